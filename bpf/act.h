@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is done with a packet that has its decision. */
+/* Acts on a decision: samples, reports, answers, protects, passes or drops. */
 #pragma once
 
 #include "decision.h"
@@ -10,19 +10,19 @@
 #include "reply.h"
 #include "sample.h"
 
-/* Whether any slot has an entry in actions. Constant from load on: without one, act_specially() is left out. */
+/* Whether any slot has an entry in actions. Constant from load on; when false, act_specially() is removed. */
 const volatile bool specials;
 
 /*
- * True once in n times. At random: a count would follow what others send, and a client that asks in pairs (A, AAAA)
- * could find the same one of them dropped each time.
+ * True with a probability of 1 in n. A counter would depend on the packets of others: a client that sends queries in
+ * pairs (A, AAAA) could have the same one of each pair dropped every time.
  */
 static __always_inline bool one_in(__u32 n)
 {
 	return (__u64)bpf_get_prandom_u32() * n >> 32 == 0;
 }
 
-/* Does what actions says. Returns whether the packet is dropped for it. */
+/* Does what the entry in actions says. Returns whether the packet is to be dropped because of it. */
 __noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
 	__u32 slot = decision >> 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The checks of addresses, and of the protocol that decides about some of them. */
+/* The checks of addresses, and of the IP protocol: some source addresses are valid for some protocols only. */
 #pragma once
 
 #include "bits.h"
@@ -61,7 +61,7 @@ static __always_inline bool is_bogon(struct frame *f)
 	struct address src = f->packet.src;
 
 	if (f->packet.family) {
-		/* neighbor discovery and DHCPv6 speak from these */
+		/* neighbor discovery and DHCPv6 use these as sources */
 		if ((f->packet.proto == IPPROTO_ICMPV6 || f->packet.proto == IPPROTO_UDP) &&
 		    (src.hi >> 54 == 0xfe80 >> 6 || (!src.hi && !src.lo)))
 			return false;
@@ -92,7 +92,7 @@ static __always_inline bool is_no_source(struct packet *p)
 	return v4 >> 28 == 0xe || v4 == 0xffffffff || v4 >> 24 == 127;
 }
 
-/* What check_addresses() looks for. Without any of these it is left out. */
+/* The checks that check_addresses() makes. It is not called when none of them is on. */
 #define ADDRESS_CHECKS (BIT(CHECK_LAND) | BIT(CHECK_SOURCE_ADDRESS) | BIT(CHECK_BOGON_SOURCE) | BIT(CHECK_IP_PROTOCOL))
 
 static __always_inline void check_addresses(struct frame *f)

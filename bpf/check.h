@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The built-in checks. internal/packet/check.go says what each means; a test compares the two lists. */
+/* The built-in checks. internal/packet/check.go defines each; a test compares the two lists. */
 #pragma once
 
 #include "bits.h"
@@ -43,15 +43,15 @@ enum check {
 	NUM_CHECKS,
 };
 
-/* The checks that drop, a bit each. Constant from load on: the verifier removes the code of the others. */
+/* The checks that drop, one bit each. Constant from load on, so the verifier removes the code of all others. */
 const volatile __u64 enabled_checks;
 
 /* Those that only count. None of them is enabled. */
 const volatile __u64 observed_checks;
 
 /*
- * Notes that a packet fails a check, enabled or not: to ask first would cost every packet more than the conditions do.
- * What is not enabled is struck out at the end.
+ * Records that a packet fails a check, whether or not the check is enabled: a branch on that would cost more than the
+ * condition. Checks that are not enabled are masked out at the end.
  */
 #define fail_if(failed, check, condition)                         \
 	do {                                                      \
@@ -59,5 +59,5 @@ const volatile __u64 observed_checks;
 			(failed) = opaque((failed) | BIT(check)); \
 	} while (0)
 
-/* Whether a check is enabled, to be asked before a condition that is dear. */
+/* Whether a check is on. To be tested before a condition that is expensive. */
 #define enabled(check) ((enabled_checks | observed_checks) & BIT(check))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From an address to its class: a number that all addresses share which the policy cannot tell apart. One lookup,
- * however many sets there are. internal/addrs builds the tables, and documents their layout.
+ * Maps an address to its class: a number that all addresses share that the policy cannot tell apart. One lookup is
+ * enough, however many sets there are. internal/addrs builds the tables, and documents their layout.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ const volatile __u64 buckets6_seed;
 const volatile __u32 lengths6_count; /* 0 when the IPv6 table is empty */
 const volatile __u8 lengths6[129];
 
-/* The addresses of a /24 that has more than a background. */
+/* The addresses of a /24 that have more than one class. */
 struct line {
 	__u64 hosts[4]; /* a bit per address: of class inside, or else outside */
 	__u16 inside;
@@ -55,8 +55,8 @@ enum {
 };
 
 /*
- * A line of listed addresses, which is one line of the cache. Slots of narrow lines that have no host hold a value that no
- * number of the line has, and so does the last one, always: hosts may be elsewhere when the last but one differs from it.
+ * One cache line of listed addresses. Free slots of a narrow line hold a value that no address of the line has, and so does the
+ * last slot, always. If the slot before the last holds another value, the line is full, and addresses of it may be in wide lines.
  */
 union hosts {
 	__u64 narrow[NARROW_WORDS]; /* 32 slots of 16 bits */
@@ -67,7 +67,7 @@ union hosts {
 	} wide;
 };
 
-/* The classes of the hosts of a narrow line, by slot. */
+/* The classes of the addresses of a narrow line, by slot. */
 struct host_classes {
 	__u16 class[HOST_CLASSES];
 };
@@ -113,7 +113,7 @@ struct {
 	__type(value, struct host_classes);
 } host_classes4 SEC(".maps");
 
-/* Whether the last address that this CPU has asked for was listed. */
+/* Whether the last address that this CPU looked up was listed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -143,9 +143,9 @@ static __always_inline __u32 class_in_line(struct line *line, __u32 addr)
 }
 
 /*
- * An address by another name: a keyed permutation of the 32-bit numbers. As it is one to one, the line of a host and what
- * is left of its number tell it exactly. It ends with a product, of which the upper bits depend on all others, and of which
- * kernels before 6.10 know that 32 bits are 32, as they do not of ^.
+ * A keyed permutation of the 32-bit numbers. It is a bijection, so the number of the line and the remaining bits
+ * together identify the address. The last step is a product: its upper bits depend on all bits, and before Linux 6.10
+ * the verifier knows that a 32-bit product has 32 bits, but not that an XOR has.
  */
 static __always_inline __u32 permuted(__u32 addr)
 {
@@ -156,9 +156,9 @@ static __always_inline __u32 permuted(__u32 addr)
 }
 
 /*
- * The share of a size that a 32-bit number has of its range (Lemire, 2019). Before 6.10 the verifier knows the bounds of a
- * product only when the right factor is a constant (kernel/bpf/verifier.c, adjust_scalar_min_max_vals), where LLVM may put
- * the other.
+ * Maps a 32-bit number to 0 ... of-1 in proportion (Lemire, 2019). Before Linux 6.10 the verifier knows the bounds of a
+ * product only if the right factor is a constant (kernel/bpf/verifier.c, adjust_scalar_min_max_vals). LLVM may swap the
+ * factors, so this is assembly.
  */
 static __always_inline __u32 share(__u32 number, __u32 of)
 {
@@ -168,7 +168,7 @@ static __always_inline __u32 share(__u32 number, __u32 of)
 	return product >> 32;
 }
 
-/* A second number of a host, of which the upper bits count: by Fibonacci hashing (Knuth, volume 3, 6.4). */
+/* A second hash of an address, of which the upper bits are used: Fibonacci hashing (Knuth, volume 3, 6.4). */
 static __always_inline __u32 second(__u32 number)
 {
 	return number * 0x9e3779b1;
@@ -182,13 +182,13 @@ static __always_inline bool in_host_filter(__u32 number)
 	return word >> (bits >> 26) & word >> (bits >> 20 & 63) & 1;
 }
 
-/* The lowest bit of each slot of a word, and the highest. */
+/* The lowest and the highest bit of each slot of a word. */
 #define LOW_BITS 0x0001000100010001ULL
 #define HIGH_BITS 0x8000800080008000ULL
 
 /*
- * The slots of a word that have a value, which value is in all slots, by their highest bit. Above the lowest of these the
- * bits may be of other slots too (Hacker's Delight, 6-1).
+ * Returns the highest bit of each slot of a word that holds a value; the argument repeats the value in all slots. Bits
+ * above the lowest one found may belong to other slots too (Hacker's Delight, 6-1).
  */
 static __always_inline __u64 slots_with(__u64 word, __u64 value)
 {
@@ -197,7 +197,7 @@ static __always_inline __u64 slots_with(__u64 word, __u64 value)
 	return (differ - LOW_BITS) & ~differ;
 }
 
-/* The class of the host that a narrow line has, where hosts are of several. */
+/* The class of an address in a narrow line, when listed addresses have several classes. */
 static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 value)
 {
 	struct host_classes *classes = bpf_map_lookup_elem(&host_classes4, &at);
@@ -214,8 +214,8 @@ static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 va
 }
 
 /*
- * The class of the host that a narrow line has by the low bits of a number, 0 when it has none. All slots are compared before
- * anything is decided: the line is mostly not in the cache, and a branch on each word would wait for it, and be guessed wrong.
+ * The class of the address in a narrow line with these low bits, 0 when there is none. It compares all slots before it
+ * branches: the line is mostly not in the cache, and a branch on each word would wait for it, and would be predicted wrongly.
  */
 static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 number)
 {
@@ -229,7 +229,7 @@ static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 
 	return hosts4_class ? hosts4_class : class_of_slot(line, at, value);
 }
 
-/* Whether hosts of a narrow line may be in wide ones. */
+/* Whether addresses of a narrow line may be in wide lines. */
 static __always_inline bool is_full(union hosts *line)
 {
 	__u64 last = line->narrow[NARROW_WORDS - 1];
@@ -237,7 +237,7 @@ static __always_inline bool is_full(union hosts *line)
 	return (__u16)((last ^ last >> 16) >> 32);
 }
 
-/* The class of the host that the wide lines have by a number, which are few enough to be in the cache. */
+/* The class of an address in the wide lines. There are few wide lines, so they are mostly in the cache. */
 static __always_inline __u32 class_by_wide(__u32 number)
 {
 	__u32 at = share(second(number), hosts4_wide);
@@ -277,8 +277,8 @@ static __always_inline __u32 class_by_number(__u32 number)
 }
 
 /*
- * The filter spares most packets of unlisted addresses the line, which is not in the cache. It costs those of listed ones a
- * second access, which takes the cache from the lines: a CPU asks it as long as the last address was of none.
+ * The filter saves most unlisted addresses the access to the line, which is not in the cache. For listed addresses it is a second
+ * access, and it displaces lines from the cache. So a CPU uses the filter only while the last address that it looked up was not listed.
  */
 static __always_inline __u32 class_of_host(__u32 addr)
 {
@@ -293,7 +293,7 @@ static __always_inline __u32 class_of_host(__u32 addr)
 	return class;
 }
 
-/* The class of an address in a /24 that has a line, -1 when it has none. */
+/* The class of an address whose /24 has a line, -1 when it has none. */
 static __always_inline int class_by_line(__u32 addr)
 {
 	__u32 block = addr >> 8, number;
@@ -308,7 +308,7 @@ static __always_inline int class_by_line(__u32 addr)
 	return line ? class_in_line(line, addr) : 0;
 }
 
-/* Whether the block of an address has any class but 0. */
+/* Whether any address of this address's block may have a class other than 0. */
 static __always_inline bool in_filter4(__u32 addr)
 {
 	__u32 block = addr >> filter4_shift;
@@ -316,7 +316,7 @@ static __always_inline bool in_filter4(__u32 addr)
 	return table(filter4)[(block >> 6) & filter4_mask] >> (block & 63) & 1;
 }
 
-/* The class of an address that the filter may have. Listed hosts are where there is neither line nor background. */
+/* The class of an address that is in the filter. Listed hosts are searched where there is neither a line nor a background. */
 static __always_inline __u32 class_in_filter(__u32 addr)
 {
 	int class = have_lines4 ? class_by_line(addr) : -1;
@@ -338,13 +338,13 @@ __noinline __u32 class4(__u32 addr)
 	return hosts4_narrow || hosts4_wide ? class_of_host(addr) : 0;
 }
 
-/* The same of an address that the filter has: the generated entry asks it first. */
+/* The same for an address that is in the filter: the generated entry has tested it. */
 __noinline __u32 class4_in_filter(__u32 addr)
 {
 	return class_in_filter(addr);
 }
 
-/* The hash of a prefix, whose seed the loader draws anew for each table. */
+/* The hash of a prefix. The loader draws a new seed for each table. */
 static __always_inline __u32 hash_prefix(__u64 seed, struct address key, __u32 length)
 {
 	__u64 h = (key.hi ^ seed) * 0x9e3779b97f4a7c15;
@@ -367,9 +367,9 @@ static __always_inline __u32 slot_in_bucket(struct bucket *b, __u32 lengths, str
 }
 
 /*
- * Finds the meta word of a prefix in a table of buckets. Returns false when it is not there. Entries of a dynamic set
- * may move meanwhile, to a later bucket and copied first: what a bucket holds and whether the search goes on must come
- * from one read, or an entry could be missed in both places.
+ * Finds the meta word of a prefix in a table of buckets. Returns false when it is not there. User space may move
+ * entries of a dynamic set at the same time, to a later bucket, where it writes them first. One read must tell the
+ * lengths and whether the search goes on: otherwise an entry could be missed in both places.
  */
 static __always_inline bool find_prefix(void *table, __u32 base, __u32 mask, __u64 seed, struct address key,
 					__u32 length, __u32 *meta)
@@ -394,7 +394,7 @@ static __always_inline bool find_prefix(void *table, __u32 base, __u32 mask, __u
 	return false;
 }
 
-/* Binary search on the prefix lengths that exist: Waldvogel et al., Scalable High Speed IP Routing Lookups, 1997. */
+/* Binary search on the prefix lengths in use: Waldvogel et al., Scalable High Speed IP Routing Lookups, 1997. */
 __noinline __u32 class6(__u64 hi, __u64 lo)
 {
 	struct address a = { hi, lo };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Asking the kernel whether it has the connection of a packet. Each CPU may do so only so often, as it costs several times
- * what a cookie does. Strangers and known flows have budgets of their own: so ACKs with forged addresses take nothing from
- * connections that have proved theirs. While nobody attacks, a new connection takes one question, the one that its
- * handshake's ACK leads to, and a CPU makes fewer connections than it may ask of.
+ * Asks the kernel whether it has the connection of a packet. A question costs several times what a cookie does, so each
+ * CPU has a rate for them. Strangers and known flows have separate rates: so ACKs with forged addresses take nothing
+ * from connections that have proved their address. Without an attack a new connection takes one question, at the ACK of
+ * its handshake, and a CPU makes fewer connections than it may ask about.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "protection.h"
 #include "throttle.h"
 
-/* Who is asked about. */
+/* The kinds of packets that a question may be about. */
 enum asker {
 	ASK_STRANGER, /* a packet of no flow that is known */
 	ASK_KNOWN,    /* a packet of a flow that is known */
@@ -40,7 +40,7 @@ static __always_inline bool may_ask(__u32 asker, __u64 now)
 	return next && within_rate(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
-/* The acknowledgment number of a packet, in host byte order; 0 when it acknowledges nothing. */
+/* The acknowledgment number of a packet, in host byte order; 0 without ACK. */
 static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
 {
 	struct tcphdr *tcp = tcp_header(ctx, p);
@@ -48,7 +48,7 @@ static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
 	return tcp && (p->flags & (TCP_ACK | TCP_RST)) == TCP_ACK ? bpf_ntohl(tcp->ack_seq) : 0;
 }
 
-/* Whether a packet completes the handshake of a socket that is a request. */
+/* Whether a packet completes the handshake of a request socket. */
 static __always_inline bool completes_request(struct bpf_sock *sk, __u32 ack)
 {
 	struct tcp_request_sock *request = bpf_skc_to_tcp_request_sock(sk);
@@ -56,7 +56,7 @@ static __always_inline bool completes_request(struct bpf_sock *sk, __u32 ack)
 	return request && ack && ack == request->snt_isn + 1;
 }
 
-/* Whether the host has the connection of a packet, an enum connection. Like flow_state() a function of its own. */
+/* The state that the host's sockets have for the connection of a packet, an enum connection. A global function, like flow_state(). */
 __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 state, connection = CONNECTION_CLOSING;
@@ -82,7 +82,7 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 	return connection;
 }
 
-/* Whether the kernel knows the connection of a packet, an enum connection. */
+/* The state that the kernel has for the connection of a packet, an enum connection. */
 static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	if (pr->method != METHOD_ROUTER)

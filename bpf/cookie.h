@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The cookies of host mode: what a SYN-ACK says of its SYN, so that nothing need be remembered (RFC 4987, 3.6).
+ * The cookies of mode host. The SYN-ACK carries the state of its SYN, so nothing is stored (RFC 4987, 3.6).
  *
  * The sequence number of the SYN-ACK is the parity of the time slot and a keyed hash of addresses, ports, the client's
- * sequence number, the slot and the options. These go into the timestamp when the SYN has one: its upper 20 bits are a
- * clock, the lower 12 say window scale, SACK, ECN, and the MSS to one of 64 values. Without a timestamp the lower 5 bits
- * of the sequence number have to do. What cannot be told exactly is told too small, which only costs speed, and what
- * cannot be told at all is not offered.
+ * sequence number, the slot and the options. If the SYN has a timestamp, the options go into the timestamp of the
+ * SYN-ACK: its upper 20 bits are a clock, the lower 12 encode window scale, SACK, ECN, and the MSS as one of 64 values.
+ * Without a timestamp the lower 5 bits of the sequence number encode them. A value that cannot be encoded exactly is
+ * rounded down, which only costs speed; an option that cannot be encoded at all is not offered.
  *
- * A random ACK is taken for an answer by a chance of 2^-31 with timestamps, which must be of the last two slots at that,
- * and of 2^-26 without.
+ * A random ACK passes as an answer with a probability of 2^-31 with timestamps, if its timestamp is of the last two
+ * slots, and of 2^-26 without.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 
 enum { WSCALE_NONE = 15 };
 
-/* What is negotiated by the options of a SYN. */
+/* What the options of a SYN negotiate. */
 struct syn_options {
 	__u32 mss;    /* 0: it has none */
 	__u32 wscale; /* WSCALE_NONE: it has none */
@@ -52,7 +52,7 @@ enum {
 	MSS_LEAST6 = 1220, /* RFC 8200, 5, less headers */
 };
 
-/* By links and tunnels that there are: what Ethernet leaves under headers of tunnels is told to 4 bytes. */
+/* The MSS of links and tunnels in use: from 1352 to 1460, the range of tunnels over Ethernet, in steps of 4 bytes. */
 static const __u16 stamped_mss[64] = {
 	536,  576,  640,  768,  896,  1024, 1120, 1160, 1200, 1208, 1220, 1228, 1240, 1260, 1280, 1288,
 	1300, 1308, 1320, 1328, 1336, 1340, 1348, 1352, 1356, 1360, 1364, 1368, 1372, 1376, 1380, 1384,
@@ -64,7 +64,7 @@ static const __u16 small_mss4[4] = { 536, 1300, 1440, 1460 };
 static const __u16 small_mss6[4] = { 1220, 1300, 1440, 1460 };
 static const __u8 small_wscales[6] = { 0, 2, 4, 6, 7, 8 };
 
-/* 1 when a is at most b, without a branch: each would be another path to the verifier. */
+/* 1 if a <= b, else 0. Without a branch, because each branch is one more path for the verifier. */
 static __always_inline __u32 at_most(__u32 a, __u32 b)
 {
 	return ((__u64)a - b - 1) >> 63;
@@ -78,7 +78,7 @@ enum {
 	USUAL_PLACE6 = 45,
 };
 
-/* The last entry of stamped_mss that is at most mss, or else the first. */
+/* The index of the last entry of stamped_mss that is at most mss, or 0. */
 static __always_inline __u32 stamped_index(__u32 mss)
 {
 	__u32 at = 0;
@@ -98,7 +98,7 @@ static __always_inline __u32 small_index(const __u16 table[4], __u32 mss)
 	return at_most(table[1], mss) + at_most(table[2], mss) + at_most(table[3], mss);
 }
 
-/* What the kernel takes the MSS of a SYN for: bpf_sk_assign_tcp_reqsk() refuses less. */
+/* The MSS that the kernel accepts: bpf_sk_assign_tcp_reqsk() refuses less. */
 static __always_inline __u32 usable_mss(struct packet *p, __u32 mss)
 {
 	__u32 least = p->family ? MSS_LEAST6 : MSS_LEAST4;
@@ -106,7 +106,7 @@ static __always_inline __u32 usable_mss(struct packet *p, __u32 mss)
 	return mss < least ? least : mss;
 }
 
-/* The timestamp for a SYN-ACK, which says what its SYN wants. */
+/* The timestamp for a SYN-ACK, which encodes the options of its SYN. */
 static __always_inline __u32 stamp_options(struct packet *p, struct syn_options *o, __u64 now)
 {
 	__u32 said = o->wscale << STAMPED_WSCALE | o->sack << STAMPED_SACK | o->ecn << STAMPED_ECN |
@@ -115,7 +115,7 @@ static __always_inline __u32 stamp_options(struct packet *p, struct syn_options 
 	return (__u32)(now >> STAMP_SHIFT) << STAMP_BITS | said;
 }
 
-/* How old a timestamp is, in units of its clock. */
+/* The age of a timestamp, in units of its clock (2^STAMP_SHIFT ns). */
 static __always_inline __u32 stamp_age(__u32 stamp, __u64 now)
 {
 	return ((__u32)(now >> STAMP_SHIFT) - (stamp >> STAMP_BITS)) & ((1 << (32 - STAMP_BITS)) - 1);
@@ -129,7 +129,7 @@ static __always_inline void read_stamp(struct packet *p, struct syn_options *o, 
 	o->mss = usable_mss(p, stamped_mss[stamp & 63]);
 }
 
-/* What the sequence number can say of a SYN. Strikes out of the options what it cannot. */
+/* The options that the sequence number encodes. Removes from o the options that it cannot encode. */
 static __always_inline __u32 small_options(struct packet *p, struct syn_options *o)
 {
 	__u32 mss = small_index(p->family ? small_mss6 : small_mss4, o->mss), options = SMALL_NONE;
@@ -155,7 +155,7 @@ static __always_inline void read_small(struct packet *p, struct syn_options *o, 
 	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
 }
 
-/* The two ends of a connection: what its packets are told from others by. */
+/* The addresses and ports of a connection. */
 struct ends {
 	struct address src;
 	struct address dst;
@@ -169,7 +169,7 @@ static __always_inline struct ends ends_of(struct packet *p)
 	return e;
 }
 
-/* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
+/* Starts a hash with both addresses: one word for IPv4, with the source in its upper half, four words for IPv6. */
 static __always_inline struct siphash hash_addresses(const struct ends *e, const __u64 key[2])
 {
 	struct siphash h = siphash_begin(key);
@@ -185,7 +185,7 @@ static __always_inline struct siphash hash_addresses(const struct ends *e, const
 	return h;
 }
 
-/* The hash of a cookie. said is the timestamp, or what the sequence number says. */
+/* The hash of a cookie. said is the timestamp, or the options that the sequence number encodes. */
 static __always_inline __u32 cookie_mac(const struct ends *e, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
 	bool old = slot << SLOT_SHIFT < syn_keys.rotated;
@@ -196,7 +196,7 @@ static __always_inline __u32 cookie_mac(const struct ends *e, __u32 isn, __u64 s
 	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, addresses + 15 + timestamps);
 }
 
-/* The sequence number with a hash: 1 bit of the slot, then the hash, and without timestamps what it says. */
+/* The sequence number of a SYN-ACK: 1 bit of the slot, then the hash, and without timestamps the options. */
 static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bool timestamps)
 {
 	__u32 number = (__u32)slot << MAC_BITS | mac >> (32 - MAC_BITS);
@@ -205,12 +205,12 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
 }
 
 /*
- * Notes of the time slot in which a cookie was last sent, a byte for flows with the same 17 bits of their hash: the lower seven bits of
- * the slot's number and SENT_EVER, or 0 when none ever was. A segment without a note brings back no cookie, so its hash need not be
- * worked out. The kernel spares itself the same while it has sent no cookie (tcp_synq_no_recent_overflow() of include/net/tcp.h). Ten
- * clients a second leave 1 of 100 forged segments with a note, a hundred leave 1 of 10. Under a flood of SYNs all have one, and the hash
- * decides. Each note is written once in a slot, however many SYNs come: CPUs share 131,072 writes in 69 seconds at most. The table is
- * small, because a flood of random segments is to find it in the cache.
+ * The time slot in which a cookie was last sent, a byte for all flows with the same lower 17 bits of their hash: the lower seven
+ * bits of the slot's number and SENT_EVER, or 0 if none was sent. If no cookie was sent lately, a segment brings back none, and
+ * its cookie need not be computed. The kernel does the same while it has sent no cookie (tcp_synq_no_recent_overflow() of
+ * include/net/tcp.h). With ten new clients a second, 1 of 100 forged segments finds a byte that is set, with a hundred 1 of 10.
+ * Under a flood of SYNs all bytes are set, and the cookie decides. Each byte is written once in a slot, however many SYNs come:
+ * at most 131,072 shared writes in 69 seconds. The table is small, so a flood of random segments finds it in the cache.
  */
 __u8 cookies_sent[8] SEC(".data.cookies"); /* see table() */
 
@@ -221,13 +221,13 @@ enum {
 		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind */
 };
 
-/* The note of a flow. */
+/* The byte of a flow in cookies_sent. */
 static __always_inline __u8 *cookie_sent(__u64 hash)
 {
 	return &table(cookies_sent)[hash & (SENT_NOTES - 1)];
 }
 
-/* Notes that a cookie is sent for a flow. */
+/* Records that a cookie is sent for a flow. */
 static __always_inline void note_cookie(__u64 hash, __u64 slot)
 {
 	__u8 *sent = cookie_sent(hash), note = slot | SENT_EVER;
@@ -236,7 +236,7 @@ static __always_inline void note_cookie(__u64 hash, __u64 slot)
 		*sent = note;
 }
 
-/* Whether a cookie of a flow may be on its way. */
+/* Whether a cookie was sent for a flow so lately that an ACK may bring it back. */
 static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
 {
 	__u8 sent = *cookie_sent(hash);
@@ -245,8 +245,8 @@ static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
 }
 
 /*
- * The sequence number of the SYN-ACK to a SYN with sequence number isn. Strikes out of o what cannot be offered, and sets
- * o->tsval to what is to be sent, when the SYN has timestamps.
+ * The sequence number of the SYN-ACK to a SYN with sequence number isn. Removes from o the options that cannot be
+ * offered. If the SYN has timestamps, sets o->tsval to the timestamp of the SYN-ACK.
  */
 static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_options *o)
 {
@@ -268,13 +268,13 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 	return p && o ? cookie_of(p, isn, o) : 0;
 }
 
-/* What a packet's cookie would say. */
+/* The encoded options of a cookie: the timestamp, or the lower bits of the sequence number. */
 static __always_inline __u32 cookie_says(__u32 number, struct syn_options *o)
 {
 	return o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
 }
 
-/* Whether a packet with these numbers answers a SYN-ACK that cookie_make() made the sequence number of. */
+/* Whether an ACK with these numbers acknowledges a SYN-ACK of cookie_make(). */
 static __always_inline bool cookie_valid_for(const struct ends *e, __u32 seq, __u32 ack, struct syn_options *o,
 					     __u64 now)
 {
@@ -282,14 +282,14 @@ static __always_inline bool cookie_valid_for(const struct ends *e, __u32 seq, __
 	__u64 slot = now >> SLOT_SHIFT;
 
 	slot -= (slot ^ number >> MAC_BITS) & 1;
-	/* Most that is forged is not worth a hash: its clock is not ours. */
+	/* Most forged segments end here, before the hash: their timestamp is not of our clock. */
 	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
 		return false;
 	return cookie_number(cookie_mac(e, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) == number;
 }
 
 /*
- * The same, of which o has the timestamps; it is completed by what the SYN wanted. A global function, like
+ * The same; o has the timestamps of the packet, and gets the options that the cookie encodes. A global function, like
  * flow_state().
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)

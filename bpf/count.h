@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One counter for each reason. Per CPU, so that counting shares no cache line and needs no atomic operation. */
+/* One counter for each reason, per CPU: counting shares no cache line and needs no atomic operation. */
 #pragma once
 
 #include "kernel.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decisions: the reason for a verdict, the verdict, and what is done beside it. */
+/* A decision: the reason, the verdict, and flags for further actions. */
 #pragma once
 
 #include "kernel.h"
 
-/* The reasons that no policy changes have the first slots: the checks from 0 on, then these. Rules follow. */
+/* The reasons that every policy has come first: the checks from slot 0 on, then these. Rules follow. */
 enum slot {
 	SLOT_REPLIES = 61, /* sent by the program itself, with their bytes */
 	SLOT_NOT_IP = 62,
@@ -23,10 +23,10 @@ enum verdict {
 	DECISION_PROTECTED = 0x40,   /* a flag: what passes goes through a protection, which actions names */
 };
 
-/* A decision is a slot, and in the lowest byte a verdict and flags, in one number, as generated code returns it. */
+/* A decision is one number, as generated code returns it: a slot, and in the lowest byte the verdict and the flags. */
 #define DECISION(slot, verdict) ((slot) << 8 | (verdict))
 
-/* What is done beside the verdict. internal/compile/action.go fills the map. */
+/* Actions beside the verdict. internal/codegen/xdp/action.go fills the map. */
 struct action {
 	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
 	__u32 sample;     /* one in so many of the packets is handed to user space; 0: none */

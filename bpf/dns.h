@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Queries of the domain name system in UDP (RFC 1035). internal/packet/dns.go defines what is noted of them, and in
- * which order it is decided; this is the same.
+ * DNS queries over UDP (RFC 1035). internal/packet/dns.go defines the fields and the order of the tests; this code does
+ * the same.
  */
 #pragma once
 
@@ -12,19 +12,19 @@
 #include "verifier.h"
 #include "verify.h"
 
-/* The ports that rules ask queries of, as ranges. Constants to the verifier: with none, all this costs nothing. */
+/* The ports at which rules match DNS queries, as ranges. Constants to the verifier, which removes the parser when there are none. */
 const volatile __u32 dns_ports;
 const volatile struct {
 	__u32 first;
 	__u32 last;
 } dns_port[DNS_PORTS_MAX];
 
-/* Whether rules ask if the client is verified. */
+/* Whether a rule tests if the client is verified. */
 const volatile bool dns_verify;
 
 /*
- * Notes the labels of the name in a message of that length. Returns where the name ends, 0 when it breaks a limit. A
- * global function, which the verifier checks once.
+ * Records the labels of the name in a message of that length. Returns the offset behind the name, 0 when the name
+ * breaks a limit. A global function, which the verifier checks once.
  */
 __noinline __u32 dns_name(struct dns_message *m, __u32 length)
 {
@@ -50,7 +50,7 @@ __noinline __u32 dns_name(struct dns_message *m, __u32 length)
 	return 0;
 }
 
-/* Whether n additional records can be what follows the question. Notes where the data of an OPT is. */
+/* Whether n additional records can follow the question. Records the offset of the OPT record's data. */
 static __always_inline bool dns_extras(struct dns_message *m, __u32 at, __u32 length, __u32 n)
 {
 	__u32 end;
@@ -98,7 +98,7 @@ __noinline __u32 dns_query(struct xdp_md *ctx, struct dns_message *m, __u32 l4, 
 	return dns_word(m, 4) == length ? dns_class(m, length) : DNS_MALFORMED;
 }
 
-/* Where the data of the cookie option is in the frame, and in the upper half its length; 0 when there is none. */
+/* Offset of the cookie option's data in the frame, and its length in the upper half; 0 without that option. */
 __noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
 {
 	__u32 at;
@@ -124,7 +124,7 @@ __noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
 	return 0;
 }
 
-/* Whether rules ask queries of that port, a value of packet.port. */
+/* Whether rules match DNS queries at a port, given as a value of packet.port. */
 static __always_inline bool is_dns_port(__u32 port)
 {
 #pragma unroll
@@ -141,7 +141,7 @@ static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, str
 	if (dns_verify) {
 		__u64 cookie = verify_cookies ? dns_cookie(ctx, m, p->l4) : 0;
 
-		/* Not known yet, but written for kernels before 6.3: see parse(). */
+		/* Not known yet. Before Linux 6.3 all fields must be written before the call: see parse(). */
 		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;
 		p->verified = client_verified(ctx, p, cookie, cookie >> 32);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The sets that are filled at run time. One writer in user space at a time (it holds a lock), readers here; an entry
- * counts while its expiry lies ahead, whether or not any process is alive.
+ * Sets that are filled at run time. User space has one writer at a time, which holds a lock; this program reads. An
+ * entry is in force until its expiry, whether or not any process is alive.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ struct dynamic_info {
 
 struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");
 
-/* Which sets rules ask for sources and for destinations, and the one that holds the host's own addresses: bits. */
+/* The sets that rules match against sources and against destinations, and the one with the host's own addresses: bits. */
 const volatile __u32 dynamic_src_sets;
 const volatile __u32 dynamic_dst_sets;
 const volatile __u32 local_set;
@@ -50,8 +50,8 @@ static __always_inline __u32 now_seconds(void)
 }
 
 /*
- * Whether a set has an address. A global function, which the verifier checks once. An IPv6 address
- * that maps an IPv4 one (RFC 4291, 2.5.5.2) is not that one, whose entries it must not find.
+ * Whether a set has an address. A global function, which the verifier checks once. An IPv4-mapped IPv6 address (RFC
+ * 4291, 2.5.5.2) is not the IPv4 address, and must not match the entries of that.
  */
 __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 {
@@ -62,7 +62,7 @@ __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 
 	if ((v6 & 1) && !hi && lo >> 32 == 0xffff)
 		longest = 96;
-	/* So the verifier knows as much on each of the ways here, and verifies the loop once for all of them. */
+	/* With opaque() both paths have the same state for the verifier, and it verifies the loop once. */
 	longest += none;
 	v6 = (v6 + none) & 1;
 	for (int i = 0; i < DYNAMIC_LENGTHS; i++) {
@@ -80,7 +80,7 @@ __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 	return 0;
 }
 
-/* Returns which of the given sets have the address, a bit each. sets is a constant to the verifier. */
+/* Returns the sets among the given ones that have the address, one bit each. sets is a constant to the verifier. */
 static __always_inline __u32 dynamic_sets(struct address a, bool v6, __u32 sets)
 {
 	__u32 members = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What guards do on the way out: limit responses by destination, and note whom a service has answered over TCP. A
- * program of its own at the tc hook (TCX, Linux 6.6), which looks at nothing but what comes from a guarded port.
+ * The part of guards for packets that leave: it limits responses by destination, and records clients that a service has
+ * answered over TCP. A program of its own at the tc hook (TCX, Linux 6.6). It looks only at packets from a guarded port.
  */
 #pragma once
 
@@ -13,8 +13,8 @@
 #include "verify.h"
 
 /*
- * Notes that a client is verified. Whoever is sent data in TCP has completed the handshake, and so has the address that
- * it says. Few answers write: only when half of the time has passed.
+ * Records that a client is verified. A client that is sent data over TCP has completed the handshake, so its address is
+ * not forged. The entry is written only when half of its time has passed, so few answers write.
  */
 static __always_inline void verify_client(struct packet *p, __u32 seconds)
 {
@@ -26,7 +26,7 @@ static __always_inline void verify_client(struct packet *p, __u32 seconds)
 		bpf_map_update_elem(&verified, &client, &expiry, BPF_ANY);
 }
 
-/* headers: bytes of those of IP. A SYN may carry data before the handshake is over (RFC 7413), and a reset has nothing to do with one. */
+/* headers is the length of the IP headers. A SYN may carry data before the handshake is over (RFC 7413); a reset proves nothing. */
 static __always_inline void leaving_tcp(struct __sk_buff *skb, struct packet *p, __u32 headers)
 {
 	struct guard *guard;
@@ -40,8 +40,8 @@ static __always_inline void leaving_tcp(struct __sk_buff *skb, struct packet *p,
 }
 
 /*
- * Whether a response must not leave. Of one in fragments only the first has the ports: it is charged for all of them,
- * as the UDP header says.
+ * Whether a response is to be dropped. Of a fragmented response only the first fragment has the ports: it is charged
+ * for all of them, by the length in the UDP header.
  */
 static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p, __u32 headers)
 {

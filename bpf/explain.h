@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How the loaded program is asked what it would do: BPF_PROG_TEST_RUN with a question in front of the frame, where only
- * the host can put it (the metadata area is not part of what comes from the wire). Such a packet is not counted.
+ * Questions to the loaded program: BPF_PROG_TEST_RUN with a question in the metadata area in front of the frame. Only
+ * the host can write there, a packet from the wire cannot. Such a packet is not counted.
  */
 #pragma once
 

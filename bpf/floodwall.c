@@ -3,7 +3,7 @@
  * The datapath: parse, check, classify the addresses, let the policy decide, count the reason, act.
  *
  * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
- * instructions that internal/compile makes for it.
+ * instructions that internal/codegen/xdp generates for it.
  */
 #include "act.h"
 #include "address.h"
@@ -37,9 +37,9 @@ const volatile bool classify_dst;
 const volatile __u32 default_decision;
 
 /*
- * The placeholder for the rules. It must look as if it read the packet and could return anything, or else the compiler
- * drops the argument, the stores before the call, and what follows from the result. It is a global function:
- * the verifier checks the rules once, whatever leads here. The price is that the argument might be null.
+ * The placeholder for the rules. It must look as if it read the packet and could return any number. Otherwise the
+ * compiler removes the argument, the stores before the call, and the code that uses the result. It is a global function,
+ * so the verifier checks the rules once for all callers. Therefore the verifier assumes that the argument may be null.
  */
 __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 {
@@ -52,15 +52,15 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 /* How many conditions the tables of rules ask for. A constant to the verifier. */
 const volatile __u32 table_conditions;
 
-/* Whether the condition that decide() has named holds. Left out where tables ask for none (internal/xdp/prune.go). */
+/* Whether the condition that decide() has named holds. Removed where no table has conditions (internal/xdp/prune.go). */
 __noinline __u32 named_condition(struct xdp_md *ctx, struct packet *p)
 {
 	return p ? condition_holds(ctx, p, p->condition) : 0;
 }
 
 /*
- * What the rules decide. Tables do not ask for conditions themselves, as the verifier would follow their loops for each:
- * they name the condition, and are called again when it does not hold.
+ * Returns the decision of the rules. Tables do not call conditions themselves, because the verifier would follow the
+ * loops of each call. They name the condition, and decide() is called again when it does not hold.
  */
 static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
 {
@@ -96,7 +96,7 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
-	/* Kernels before 6.3 refuse to hand on what is not all written (commit 6715df8d5d24). */
+	/* Before Linux 6.3 the verifier refuses a struct that is not written completely (commit 6715df8d5d24). */
 	f->packet.condition = 0;
 	f->packet.patterns = ~0ULL; /* any may be there until they are searched */
 
@@ -115,14 +115,14 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 		check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
-	/* A packet that fails a check is not worth a look at what it asks. */
+	/* A packet that fails a check is dropped: parsing its DNS query would be wasted. */
 	no_dns(&f->packet);
 	if (!(opaque(f->failed) & enabled_checks))
 		parse_dns(ctx, &f->packet);
 	return kind;
 }
 
-/* Whether anything asks for what classify_addresses() finds. A constant to the verifier. */
+/* Whether a rule or a check needs the result of classify_addresses(). A constant to the verifier. */
 static __always_inline bool asks_addresses(void)
 {
 	return classify_src || classify_dst || dynamic_src_sets || dynamic_dst_sets || enabled(CHECK_OWN_SOURCE);
@@ -142,7 +142,7 @@ static __noinline void classify_addresses(struct frame *f)
 	fail_if(f->failed, CHECK_OWN_SOURCE, f->packet.src_dynamic & local_set);
 }
 
-/* Counts the first check that a packet fails and that only counts. */
+/* Counts the packet at the first failed check among those that only count. */
 static __always_inline void observe(struct frame *f)
 {
 	__u64 failed = opaque(f->failed) & observed_checks;
@@ -156,7 +156,7 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 	enum kind kind = parse(ctx, f);
 	__u64 failed;
 
-	/* Spare the addresses of a packet that fails a check, unless they might fail one that is reported first. */
+	/* A packet that fails a check needs no classes, unless its addresses may fail a check that is reported first. */
 	if (!asks_addresses())
 		f->packet.src_class = f->packet.dst_class = f->packet.src_dynamic = f->packet.dst_dynamic = 0;
 	else if (kind == KIND_IP && (enabled(CHECK_OWN_SOURCE) || !(opaque(f->failed) & enabled_checks)))
@@ -174,8 +174,8 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 }
 
 /*
- * Decides any frame, and acts. The generated entry hands it what it does not decide itself. A global function:
- * the verifier checks it once, whatever leads here.
+ * Decides any frame, and acts on the decision. The generated entry calls it for every frame that it does not decide
+ * itself. It is a global function, so the verifier checks it once for all callers.
  */
 __noinline int general(struct xdp_md *ctx)
 {
@@ -191,14 +191,14 @@ __noinline int general(struct xdp_md *ctx)
 	return act(ctx, &f.packet, decision);
 }
 
-/* What the entry does with a decision. internal/codegen/xdp/entry/generate.go knows the values. */
+/* What the entry does next. The values are also in internal/codegen/xdp/entry/generate.go. */
 enum entry_answer {
 	ENTRY_COUNT,   /* count it and act: the frame carries no question, or one with SEEN_ACT */
 	ENTRY_DONE,    /* nothing more: the question is answered */
 	ENTRY_GENERAL, /* leave it to general() */
 };
 
-/* Answers a question that the entry has decided. Returns an enum entry_answer. */
+/* Answers a question with the decision of the entry. Returns an enum entry_answer. */
 __noinline __u32 answer_in_entry(struct xdp_md *ctx, __u32 decision)
 {
 	struct question *q = question_of(ctx);
@@ -211,12 +211,12 @@ __noinline __u32 answer_in_entry(struct xdp_md *ctx, __u32 decision)
 	return q->flags & SEEN_ACT ? ENTRY_COUNT : ENTRY_DONE;
 }
 
-/* Never set. It makes the linker bring what only the generated entry calls. */
+/* Never set. It keeps functions in the object that only the generated entry calls. */
 const volatile bool entry_calls;
 
 /*
- * The placeholder for the entry, which internal/codegen/xdp/entry generates for each policy: it parses what the policy asks for
- * of usual frames, and decides them. Without one, general() decides all.
+ * The placeholder for the entry, which internal/codegen/xdp/entry generates for each policy. The entry parses the
+ * headers that the policy needs in usual frames, and decides them. Without an entry, general() decides all frames.
  */
 SEC("xdp")
 int floodwall(struct xdp_md *ctx)

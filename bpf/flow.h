@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The connections that have proved their address, from the side of the client: its address and port are the source.
+ * The connections whose client has proved its address. The client's address and port are the source.
  *
- * A table of buckets of one cache line, in front of which a bit for each bucket says whether it was ever used: packets of
- * no connection mostly see nothing else. Those that look into a bucket in vain clear it of what is over, so that the bits
- * go out again. Nothing gets in that has not proved its address.
+ * A table of buckets of one cache line each. A bitmap in front of it has a bit for each bucket that was ever used, so
+ * most packets of no connection read only the bitmap. A packet that looks into a bucket in vain removes expired flows
+ * from it, so that bits are cleared again. Only flows with a proved address are stored.
  *
- * A new flow in a full bucket takes the place of another. Flows that the kernel is not known to have go first, those that
- * it was found to have once go next, and those that it was found to have for longer than a minute go last; of equals, the
- * one seen longest ago goes. A flow of the last two kinds gives way only to a source whose prefix has not
- * displaced too many (see note_flow() in protect.h). The kernel is asked about it again when its next packet comes.
+ * A new flow in a full bucket replaces another: first a flow that the kernel is not known to have, then one that the
+ * kernel was once found to have, last one that it was found to have for more than a minute; among equals, the one that
+ * was seen longest ago. A flow of the last two kinds is replaced only for a source whose prefix has not displaced too
+ * many (see note_flow() in protect.h). The kernel is asked about a displaced flow again when its next packet comes.
  * internal/datapath/flows.go reads and writes the same words.
  */
 #pragma once
@@ -32,14 +32,14 @@ enum flow_state {
 	FLOW_DISPLACE = 16, /* a flow that the kernel has may give way to it */
 };
 
-/* What came of an attempt to note a flow. */
+/* The result of an attempt to store a flow. */
 enum flow_noted {
 	FLOW_OVERTAKEN, /* other CPUs wrote the slot at that moment, again and again */
 	FLOW_NOTED,
 	FLOW_FULL, /* it would have to displace another, and has no FLOW_DISPLACE */
 };
 
-/* What the table of flows says of a segment that comes by while nothing else is known of it. */
+/* The answer of the flow table about a segment of which nothing else is known. */
 enum flow_answer {
 	FLOW_UNSURE,  /* its flow is noted, but there is something to note or to ask */
 	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be noted again */
@@ -57,7 +57,7 @@ enum {
 	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
 
-/* Words of a tag, a state, and when the flow was seen. */
+/* Each word is a tag, a state, and the second at which the flow was last seen. */
 struct flow_bucket {
 	__u64 word[FLOW_SLOTS];
 };
@@ -72,13 +72,13 @@ struct {
 /* A bit for each bucket, in words of 64: see table(). */
 __u64 flow_filter[8] SEC(".data.flowbits");
 
-/* The buckets, a power of two, less 1. At most 2^25 (maxFlowBuckets of internal/codegen/xdp). Constant from load on. */
+/* The number of buckets, a power of two, minus 1. At most 2^25 buckets (maxFlowBuckets of internal/codegen/xdp). Constant. */
 const volatile __u32 flow_mask;
 
 /*
- * Random keys, which outlive a generation. The key of a cookie is that of its time slot: whose slot begins before
- * `rotated` has the previous one. So a rotation writes `previous`, then `rotated`, then `present`, and rotates again only
- * when all cookies of `previous` have expired.
+ * Random keys, which outlive a generation. The key of a cookie is that of its time slot: a slot that begins before
+ * `rotated` has the key `previous`. So a rotation writes `previous`, then `rotated`, then `present`, and the next
+ * rotation waits until all cookies with the key `previous` have expired.
  */
 struct syn_keys {
 	__u64 present[2];
@@ -87,12 +87,12 @@ struct syn_keys {
 	__u64 hash[2]; /* of flows, for as long as the table lives */
 };
 
-/* A variable, as a map of one value would cost each packet a look-up. */
+/* A global variable: a map with one value would cost each packet a lookup. */
 struct syn_keys syn_keys SEC(".data.syn_keys");
 
 /*
- * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs next to nothing and is at most some ticks behind, which
- * neither cookies nor limits of SYN-ACKs mind.
+ * Nanoseconds of CLOCK_MONOTONIC, read once for each packet. The coarse clock costs almost nothing and is at most some
+ * ticks late, which is exact enough for cookies and for limits of SYN-ACKs.
  */
 static __always_inline __u64 tick_of(struct packet *p)
 {
@@ -101,7 +101,7 @@ static __always_inline __u64 tick_of(struct packet *p)
 	return p->now;
 }
 
-/* The ports, that of the client in the upper half. Values of L4 ports are those of TCP themselves. */
+/* The ports, the client's in the upper half. The field of a TCP port holds the port number itself. */
 static __always_inline __u32 both_ports(struct packet *p)
 {
 	return p->sport << 16 | (p->port & 0xffff);
@@ -114,8 +114,8 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word)
 }
 
 /*
- * The same with a second secret factor between: without it, who flips the top bit of a word could undo it in the next. The
- * ports, of 32 bits, cannot.
+ * The same with a second secret factor. Without it, a sender could flip the top bit of one word and undo that in the
+ * next word; the ports have 32 bits, so they cannot.
  */
 static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 {
@@ -125,9 +125,9 @@ static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 }
 
 /*
- * A multiplicative hash with secret factors, of the addresses (IPv4's in one word, the source in its upper half) and the
- * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
- * packets of both pass which pass for one, and nobody is told a hash. The generated entry calls the function that is not inline.
+ * A multiplicative hash with secret factors of the addresses (IPv4: one word, the source in its upper half) and the
+ * ports. It may be weaker than the hash of cookies: with two flows of the same hash, a sender could only make packets
+ * of both pass where one passes, and he never sees a hash. The generated entry calls the function that is not inline.
  */
 static __always_inline __u64 hash_addresses4(__u64 pair)
 {
@@ -169,7 +169,7 @@ static __always_inline __u32 flow_seconds(struct packet *p)
 	return tick_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
 }
 
-/* Seconds since a flow was seen, 0 when another CPU, which is a tick ahead, saw it in the next one. */
+/* Seconds since a flow was last seen; 0 when another CPU, whose clock is a tick ahead, saw it in the next second. */
 static __always_inline __u32 flow_age(__u64 word, __u32 now)
 {
 	__u32 age = (now - (__u32)word) & ((1 << FLOW_SEEN_BITS) - 1);
@@ -182,7 +182,7 @@ static __always_inline __u64 flow_word(__u64 hash, __u32 state, __u32 now)
 	return hash >> FLOW_TAG_SHIFT << FLOW_TAG_SHIFT | (__u64)state << FLOW_SEEN_BITS | now;
 }
 
-/* The word of the filter for a bucket. */
+/* The word of the bitmap that has the bucket's bit. */
 static __always_inline __u64 *filter_word(__u64 hash)
 {
 	return &table(flow_filter)[(hash & flow_mask) >> 6];
@@ -193,7 +193,7 @@ static __always_inline __u64 filter_bit(__u64 hash)
 	return 1ULL << (hash & flow_mask & 63);
 }
 
-/* The slot of a flow, FLOW_SLOTS when it has none. */
+/* The slot of a flow, or FLOW_SLOTS if the bucket does not have it. */
 static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
 {
 	__u64 at;
@@ -206,8 +206,8 @@ static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
 }
 
 /*
- * How much a flow of this state is worth: that the kernel has it, and for how long it is known to have it. Two bits for each
- * state, without a branch, as each would be another path to the verifier.
+ * The rank of a state in the choice of a victim: 0 if the kernel is not known to have the flow, 1 if it was found to have
+ * it, 2 if for long. Two bits for each state in place of a branch, because each branch is one more path for the verifier.
  */
 static __always_inline __u32 flow_rank(__u32 state)
 {
@@ -216,7 +216,7 @@ static __always_inline __u32 flow_rank(__u32 state)
 
 enum { RANK_SHIFT = 32 };
 
-/* What a slot is worth to whoever looks for one: 0 when it is free. The upper half is the rank, the lower how new it is. */
+/* The cost of replacing the flow in a slot: 0 for a free slot; else the rank in the upper half, and how new the flow is. */
 static __always_inline __u64 slot_worth(__u64 word, __u32 now)
 {
 	__u32 state = flow_state_of(word), taken = (state | -state) >> 31;
@@ -226,7 +226,7 @@ static __always_inline __u64 slot_worth(__u64 word, __u32 now)
 }
 
 /*
- * The slot for a new flow, the one that is worth least, with its rank in the upper half. A global function.
+ * The slot for a new flow: the one with the lowest slot_worth(), with its rank in the upper half. A global function.
  */
 __noinline __u64 flow_victim(struct flow_bucket *b, __u32 now)
 {
@@ -260,8 +260,8 @@ static __always_inline bool is_empty(struct flow_bucket *b)
 }
 
 /*
- * Clears a bucket of flows that are over, and its bit when none is left. A flow that another CPU notes meanwhile is
- * written before its bit is looked at: so one of the two sees what the other did.
+ * Removes expired flows from a bucket, and clears its bit when none is left. Another CPU that stores a flow meanwhile
+ * writes the flow before it reads the bit: so one of the two CPUs sees the change of the other.
  */
 static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __u64 bit, __u32 now)
 {
@@ -276,15 +276,15 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 	}
 	if (!is_empty(b))
 		return;
-	/* Only what returns the old value orders memory: Documentation/atomic_t.txt of Linux. */
+	/* Only an atomic operation that returns the old value orders memory: Documentation/atomic_t.txt of Linux. */
 	old = __sync_fetch_and_and(filter, ~bit);
 	if (opaque(old) && !is_empty(b))
 		__sync_fetch_and_or(filter, bit);
 }
 
 /*
- * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute, if it is one that the kernel
- * has: the age of any other says since when. A global function, for which the argument might be null.
+ * The state of a packet's flow, an enum flow_state. For a flow that the kernel has, records once a minute that it was seen; the
+ * age of any other counts from its state's beginning. A global function: the verifier assumes that the argument may be null.
  */
 __noinline __u32 flow_state(struct packet *p)
 {
@@ -316,8 +316,8 @@ __noinline __u32 flow_state(struct packet *p)
 }
 
 /*
- * Whether the flow with a hash has one of some states, which have a bit each, and was seen so lately that it need not be noted again
- * or asked about. Returns an enum flow_answer. It writes nothing: buckets are swept by the packets that general() decides.
+ * Whether the flow with a hash has one of the states (a bit each) and was seen so lately that it need be neither stored nor
+ * asked about again. Returns an enum flow_answer. It writes nothing: packets that come to flow_state() sweep the buckets.
  */
 static __always_inline __u32 find_open_flow(__u64 hash, __u64 states)
 {
@@ -344,8 +344,8 @@ found:
 }
 
 /*
- * The same for the generated entry: by both IPv4 addresses in one word, the source in its upper half, and by a hash of IPv6 addresses.
- * The client's port is in the upper half of the ports. Functions of their own to the verifier.
+ * The same for the generated entry. `pair` is both IPv4 addresses, the source in the upper half; `addresses` a hash of
+ * the IPv6 addresses; `ports` has the client's port in the upper half. Global functions.
  */
 __noinline __u32 find_open_flow4(__u64 pair, __u64 ports, __u64 states)
 {
@@ -357,7 +357,7 @@ __noinline __u32 find_open_flow6(__u64 addresses, __u64 ports, __u64 states)
 	return find_open_flow(hash_ports(addresses, ports), states);
 }
 
-/* Tries to write the word of a flow, or with 0 to clear it. Returns an enum flow_noted. */
+/* Tries to write the word of a flow; 0 removes the flow. Returns an enum flow_noted. */
 static __always_inline __u32 write_flow(struct flow_bucket *b, __u64 hash, __u64 next, __u32 now, bool displace)
 {
 	__u64 at = find_flow(b, hash), word, victim;
@@ -375,8 +375,8 @@ static __always_inline __u32 write_flow(struct flow_bucket *b, __u64 hash, __u64
 }
 
 /*
- * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns an enum flow_noted. Like flow_state() a function of
- * its own.
+ * Stores the state of a packet's flow; FLOW_NONE removes the flow. Returns an enum flow_noted. A global function, like
+ * flow_state().
  */
 __noinline __u32 flow_set(struct packet *p, __u32 state)
 {

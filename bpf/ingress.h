@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What is done behind XDP about connections whose cookie came back: the kernel is given what it would have kept of the
- * SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). A program of its own at the tc hook (TCX), which looks at nothing but what
- * comes to a port whose connections are to be given so, and has proved its address.
+ * The step behind XDP for connections whose cookie came back: it gives the kernel what the kernel would have kept of
+ * the SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). A program of its own at the tc hook (TCX). It looks only at packets
+ * with a proved address, to ports whose protection uses mode host.
  */
 #pragma once
 
@@ -21,8 +21,8 @@
 #include "verifier.h"
 
 /*
- * A byte for each TCP port: the number from 1 on of the protection whose connections the kernel is given, 0 when there
- * is none. internal/compile/protect.go fills the map.
+ * A byte for each TCP port: the number, from 1 on, of its protection if that uses METHOD_HOST, or else 0.
+ * internal/codegen/xdp/protect.go fills the map.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,7 +31,7 @@ struct {
 	__type(value, __u64); /* PORT_UDP bytes when there is such a protection */
 } host_ports SEC(".maps");
 
-/* What the kernel is told of a SYN: its include/net/tcp.h. */
+/* The description of a SYN for bpf_sk_assign_tcp_reqsk(): include/net/tcp.h of the kernel. */
 struct bpf_tcp_req_attrs {
 	__u32 rcv_tsval;
 	__u32 rcv_tsecr;
@@ -46,7 +46,7 @@ struct bpf_tcp_req_attrs {
 	__u8 reserved[3];
 };
 
-/* The kernel's, of which only pointers are handed on. A declaration alone would not do for those who link the program. */
+/* The kernel's struct, of which only pointers are passed on. Tools that link the program need a definition, not a declaration. */
 struct sock {
 };
 
@@ -59,24 +59,24 @@ enum {
 	PROVED_WAIT = 16,  /* seconds in which the client has sent again what was lost */
 };
 
-/* Nanoseconds without cookies after the kernel refused a connection. */
+/* Nanoseconds for which no SYN is answered after the kernel refused a connection. */
 #define REFUSED_TIME 10000000000ULL
 
-/* The protection of a TCP port from 1 on, 0 for none. */
+/* The number, from 1 on, of the protection of a TCP port; 0 for none. */
 static __always_inline __u32 host_protection(__u32 port)
 {
 	__u32 first = 0;
 	__u8 *by_port = bpf_map_lookup_elem(&host_ports, &first);
 
 	/*
-	 * LLVM knows what fits 16 bits and leaves the test out, but the verifier knows nothing of what changed its byte order
-	 * (BPF_END in check_alu_op of kernel/bpf/verifier.c, Linux 6.12).
+	 * LLVM knows that the value fits 16 bits and removes the comparison. The verifier needs it, because it forgets the
+	 * bounds of a value whose byte order was changed (BPF_END in check_alu_op of kernel/bpf/verifier.c, Linux 6.12).
 	 */
 	port = opaque(port);
 	return by_port && port < PORT_UDP ? by_port[port] : 0;
 }
 
-/* Notes the timestamps of a segment. Returns whether it has them. A global function, like flow_state(). */
+/* Reads the timestamps of a segment. Returns whether it has them. A global function, like flow_state(). */
 __noinline __u32 skb_timestamps(struct __sk_buff *skb, struct packet *p, struct syn_options *o)
 {
 	__u8 option[10];
@@ -106,7 +106,7 @@ __noinline __u32 skb_timestamps(struct __sk_buff *skb, struct packet *p, struct 
 	return o->timestamps;
 }
 
-/* What the kernel is to know, by what the cookie says. */
+/* Fills in the description of the SYN from the options that the cookie encodes. */
 static __always_inline void describe_syn(struct bpf_tcp_req_attrs *a, struct syn_options *o, __u32 wscale)
 {
 	a->mss = o->mss;
@@ -123,8 +123,8 @@ static __always_inline void describe_syn(struct bpf_tcp_req_attrs *a, struct syn
 }
 
 /*
- * Notes that the kernel does not take connections, so that XDP stops to answer for it: for a listener of MPTCP, or because
- * options were offered that this host has switched off. Being out of memory says nothing of the next connection.
+ * Records that the kernel refuses connections, so that XDP stops answering for it. The reason may be a listener with
+ * MPTCP, or an option that was offered and that this host has switched off. ENOMEM says nothing about the next connection.
  */
 static __always_inline void refused(__u32 number, int error)
 {
@@ -140,8 +140,8 @@ static __always_inline void refused(__u32 number, int error)
 }
 
 /*
- * Whether the kernel sees that a packet is IP: not behind a tag which is still in the data, as of those who send two. It
- * refuses these alone, which says nothing of others (bpf_sk_assign_tcp_reqsk() of net/core/filter.c).
+ * Whether the kernel recognizes a packet as IP. It does not when a VLAN tag is still in the data, as in frames with two
+ * tags. It refuses only such packets, which says nothing about others (bpf_sk_assign_tcp_reqsk() of net/core/filter.c).
  */
 static __always_inline bool is_ip(struct __sk_buff *skb)
 {
@@ -149,8 +149,8 @@ static __always_inline bool is_ip(struct __sk_buff *skb)
 }
 
 /*
- * Gives the kernel the connection that a segment begins, whose cookie is right. If it has no place for it in the queue
- * of the listening socket, it drops the segment, and we see the next. Returns a verdict.
+ * Gives the kernel the connection of a segment whose cookie is right. If the listening socket's queue is full, the
+ * kernel drops the segment, and the next one comes here. Returns a verdict.
  */
 static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_sock *sk, struct syn_options *o,
 					   __u32 number)
@@ -172,9 +172,9 @@ static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_soc
 }
 
 /*
- * Has a segment come again behind those that the kernel has taken from the device together. All of them are seen here
- * before it acts on the first: so it may be about to make the connection, by an ACK which came just before. A second
- * attempt would fail, and lose what the segment carries until the client sends it again.
+ * Queues a segment again, behind the segments that the kernel took from the device in the same batch. All of a batch
+ * come here before the kernel acts on the first. So an ACK just before may be about to create the connection: a second
+ * attempt would fail, and the data would be lost until the client sends it again.
  */
 static __always_inline int reinject(struct __sk_buff *skb)
 {
@@ -183,8 +183,8 @@ static __always_inline int reinject(struct __sk_buff *skb)
 }
 
 /*
- * What becomes of a segment without a cookie when a listening socket would get it. Soon after the proof it follows one
- * which was lost. Later the connection is another, which the kernel has started by itself with a cookie of its own.
+ * The verdict for a segment without a valid cookie that a listening socket would get. Soon after the proof, the ACK
+ * with the cookie was lost: drop. Later, the kernel has started another connection with a cookie of its own: pass.
  */
 static __always_inline int judge_unproved(struct packet *p)
 {
@@ -194,7 +194,7 @@ static __always_inline int judge_unproved(struct packet *p)
 	return TCX_NEXT;
 }
 
-/* Replaces 32 bits of a TCP header, which begin so many bytes behind its start. Returns whether it did. */
+/* Replaces the 32 bits at an offset of the TCP header, and corrects its checksum. Returns whether it did. */
 static __always_inline bool replace_word(struct __sk_buff *skb, struct packet *p, __u32 at, __be32 from, __be32 to)
 {
 	return !bpf_l4_csum_replace(skb, p->l4 + offsetof(struct tcphdr, check), from, to, sizeof(to)) &&
@@ -202,8 +202,8 @@ static __always_inline bool replace_word(struct __sk_buff *skb, struct packet *p
 }
 
 /*
- * Makes a segment a reset from the client with this sequence number, behind which it comes once more as what it is. The
- * reset is without the timestamps of the cookie, which the kernel does not know (tcp_check_req() and
+ * Turns a segment into a reset from the client with this sequence number, and queues the original segment behind it.
+ * The reset has no timestamps: the kernel does not know those of the cookie (tcp_check_req() and
  * tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c).
  */
 static __always_inline int reset_before(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp, __u32 seq)
@@ -222,7 +222,7 @@ static __always_inline int reset_before(struct __sk_buff *skb, struct packet *p,
 	return TCX_NEXT;
 }
 
-/* What is used of the kernel's structs of a connection in TIME-WAIT: include/net/sock.h and include/linux/tcp.h. */
+/* The fields used of the kernel's structs for a connection in TIME-WAIT: include/net/sock.h, include/linux/tcp.h. */
 struct sock_common {
 	__u32 skc_tw_rcv_nxt;
 } __attribute__((preserve_access_index));
@@ -236,10 +236,10 @@ struct tcp_timewait_sock {
 } __attribute__((preserve_access_index));
 
 /*
- * Ends a TIME-WAIT that is in the way of a segment whose cookie is right. The kernel does so by itself for a SYN that is later
- * than the connection before (tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c; RFC 6191). Any other SYN it answers with
- * an ACK, for which the client's reset ends the TIME-WAIT, unless net.ipv4.tcp_rfc1337 is set. Here the client has a SYN-ACK
- * and would send no reset. It has proved its address, so it gets what its own reset would have got it.
+ * Ends a TIME-WAIT that blocks a segment whose cookie is right. The kernel does so itself for a SYN with a later sequence
+ * number than the connection before (tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c; RFC 6191). It answers any
+ * other SYN with an ACK, and the client's reset in response ends the TIME-WAIT, unless net.ipv4.tcp_rfc1337 is set. Here
+ * the client has a SYN-ACK, so it sends no reset. It has proved its address, so this program sends the reset in its place.
  */
 static __always_inline int end_time_wait(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
 					 struct bpf_sock *sk)
@@ -250,10 +250,10 @@ static __always_inline int end_time_wait(struct __sk_buff *skb, struct packet *p
 }
 
 /*
- * What becomes of a segment of a connection that is proved, when the kernel has this socket for it. What cannot be given
- * is dropped, never reset: the client sends it again. What the kernel has in the way of the new connection is ended: the
- * TIME-WAIT of the one before, or a request of its own, as a SYN came by before there were cookies, for the end of whose
- * handshake it would wait for a minute.
+ * The verdict for a segment of a proved connection, for which the kernel finds this socket. A segment that cannot be
+ * given to the kernel is dropped, never reset: the client sends it again. Two kinds of sockets that block the new
+ * connection are ended: the TIME-WAIT of the connection before, and a request socket of a SYN that passed before
+ * cookies were on. The kernel would keep that request for a minute.
  */
 static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
 					struct bpf_sock *sk, __u32 number)
@@ -289,7 +289,7 @@ static __always_inline void count_invalid(struct __sk_buff *skb, __u32 number)
 		count(DECISION(pr->slots[ACK_INVALID], VERDICT_DROP), skb->len);
 }
 
-/* Fills in what flows and cookies are found by. Returns whether it is an ACK that may begin a connection. */
+/* Sets the fields by which flows and cookies are found. Returns whether the segment may complete a handshake. */
 static __always_inline bool skb_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp)
 {
 	if (!p->l4 || p->proto != IPPROTO_TCP || bpf_skb_load_bytes(skb, p->l4, tcp, sizeof(*tcp)))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel's own SYN cookies and what it knows of connections. In router mode cookies are those that netfilter's
- * SYNPROXY, which stands behind, makes and checks (bpf_tcp_raw_gen_syncookie_ipv4, Linux 6.0). Where the kernel cannot be
- * given a connection, they are those of the listening socket (bpf_tcp_gen_syncookie, Linux 5.2).
+ * The kernel's SYN cookies, and the state of its connections. In mode router, netfilter's SYNPROXY behind this program
+ * makes and checks the cookies (bpf_tcp_raw_gen_syncookie_ipv4, Linux 6.0). Where the kernel cannot be given a
+ * connection, the cookies are those of the listening socket (bpf_tcp_gen_syncookie, Linux 5.2).
  *
- * The helpers read nothing of a packet but its addresses, ports, sequence numbers and MSS. So headers with these alone
- * are made on the stack: the frame need not grow to what the verifier wants of headers of any length, and neither IP
- * options nor extension headers matter.
+ * The helpers read only the addresses, ports, sequence numbers and MSS of a packet. So the program builds short headers
+ * with these on the stack. The verifier then asks no bounds of headers in the frame, and IP options and extension
+ * headers do not matter.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "l4.h"
 #include "packet.h"
 
-/* What the kernel has of a connection. */
+/* The state of a connection in the kernel. */
 enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */
 	CONNECTION_NONE,
@@ -23,15 +23,15 @@ enum connection {
 	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
 };
 
-/* Which methods any protection has, and whether conntrack can be asked. Constants, for internal/xdp/prune.go. */
+/* Which methods the protections use, and whether conntrack can be asked. Constants, for internal/xdp/prune.go. */
 const volatile bool protect_listener;
 const volatile bool protect_router;
 const volatile bool ask_conntrack;
 
-/* What no option says: the MSS that a SYN without one stands for (RFC 9293, 3.7.1). */
+/* The MSS that a SYN without the option stands for (RFC 9293, 3.7.1). */
 enum { MSS_DEFAULT = 536 };
 
-/* A TCP header with one option, that of the MSS. */
+/* A TCP header with the MSS option. */
 struct short_tcp {
 	struct tcphdr tcp;
 	__u8 kind;
@@ -39,7 +39,7 @@ struct short_tcp {
 	__be16 mss;
 };
 
-/* The headers that stand for those of a packet. */
+/* Short headers with the values of a packet, for the helpers. */
 struct short_headers {
 	union {
 		struct iphdr v4;
@@ -75,7 +75,7 @@ static __always_inline void put_addresses(struct short_headers *h, const struct 
 	h->v4.daddr = ipv4_of(p->dst);
 }
 
-/* The headers of a SYN with a sequence number, and the MSS that it announces. */
+/* Short headers of a SYN with a sequence number and an MSS. */
 static __always_inline void syn_headers(struct short_headers *h, const struct packet *p, __u32 isn, __u32 mss)
 {
 	put_addresses(h, p);
@@ -89,7 +89,7 @@ static __always_inline void syn_headers(struct short_headers *h, const struct pa
 	h->l4.mss = bpf_htons(mss);
 }
 
-/* Those of an ACK. */
+/* Short headers of an ACK. */
 static __always_inline void ack_headers(struct short_headers *h, const struct packet *p, __u32 seq, __u32 ack)
 {
 	put_addresses(h, p);
@@ -133,13 +133,13 @@ __noinline __u32 raw_cookie_valid(struct packet *p, __u32 seq, __u32 ack)
 }
 
 /*
- * The kernel's check takes a sequence number that is some bytes too small for one with a larger MSS: its cookie is a hash
- * to which the number and the place of the MSS in a table of four are added (net/ipv4/syncookies.c,
- * check_tcp_syn_cookie()). So cookies without timestamps have MSSs of even places only, the first and the third.
+ * The kernel's check accepts a sequence number that is some bytes too small as one with a larger MSS: its cookie is a
+ * hash plus the sequence number plus the index of the MSS in a table of four (net/ipv4/syncookies.c,
+ * check_tcp_syn_cookie()). So cookies without timestamps use only an MSS of even index, the first and the third.
  */
 enum { MSS_EVEN = 1440, MSS_PLACES = 4 };
 
-/* Whether a packet without timestamps that the check takes has the number before that of the handshake. */
+/* Whether a packet without timestamps, with a valid cookie, is a probe: its sequence number is one below that of the handshake. */
 static __always_inline bool is_small_probe(struct packet *p, __u32 seq, __u32 ack)
 {
 	__u32 place = 0;
@@ -157,16 +157,16 @@ enum {
 	STAMP_ODD = 0x40, /* ours, which is time to SYNPROXY: whether the SYN's sequence number is odd */
 };
 
-/* Whether a packet that answers a SYN-ACK with this timestamp has the number before that of the handshake. */
+/* Whether a packet with this timestamp is a probe: its sequence number is one below that of the handshake. */
 static __always_inline bool is_stamped_probe(__u32 stamp, __u32 seq)
 {
 	return (stamp / STAMP_ODD & 1) == (seq & 1);
 }
 
 /*
- * The timestamp of a SYN-ACK, from which SYNPROXY reads the options of the SYN when it comes back: milliseconds of the
- * kernel's clock with the options in the lowest bits, as of net/ipv4/syncookies.c, cookie_init_timestamp(). It must not
- * lie ahead of the clock, or the timestamps of the connection would go back.
+ * The timestamp of a SYN-ACK: milliseconds of the kernel's clock, with the options of the SYN in the lowest bits, as in
+ * cookie_init_timestamp() of net/ipv4/syncookies.c. SYNPROXY reads the options from it when it comes back. It must not
+ * be ahead of the clock, or the timestamps of the connection would go back.
  */
 static __always_inline __u32 stamped_options(__u64 now, const struct syn_options *o, __u32 isn)
 {
@@ -179,10 +179,10 @@ static __always_inline __u32 stamped_options(__u64 now, const struct syn_options
 	return stamp;
 }
 
-/* Milliseconds that a timestamp may be old when it comes back, and by which the coarse clock may be behind that of it. */
+/* In milliseconds: the greatest age of a timestamp that comes back, and by how much the coarse clock may be behind it. */
 enum { STAMP_MOST_AGE = 180000, STAMP_MOST_AHEAD = 1000 };
 
-/* Whether a timestamp that came back can be that of a SYN-ACK whose cookie is still good: it is by the clock of the kernel. */
+/* Whether a timestamp that came back, by the kernel's clock, can belong to a SYN-ACK whose cookie is still valid. */
 static __always_inline bool stamp_is_recent(__u32 stamp, __u64 now)
 {
 	return (__u32)(now / 1000000) + STAMP_MOST_AHEAD - stamp <= STAMP_MOST_AGE + STAMP_MOST_AHEAD;
@@ -214,9 +214,9 @@ static __always_inline __u32 tuple_size(const struct packet *p, const struct bpf
 }
 
 /*
- * The sequence number of the SYN-ACK that the socket listening to a packet's destination would send, for a SYN as of
- * raw_cookie(). The helper notes that the socket has sent cookies, without which the kernel accepts none. Returns -1 when
- * nobody listens or the socket gives no cookies (net.ipv4.tcp_syncookies is not 2).
+ * The sequence number of the SYN-ACK of the listening socket, for a SYN as of raw_cookie(). The helper records that the
+ * socket has sent cookies; otherwise the kernel accepts none. Returns -1 when no socket listens, or when it gives no
+ * cookies (net.ipv4.tcp_syncookies is not 2).
  */
 __noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn, __u32 mss)
 {
@@ -232,14 +232,14 @@ __noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn
 	if (!sk)
 		return -1;
 	syn_headers(&h, p, isn, mss);
-	/* The helper must see listeners only: it looks into others before it knows what they are (CVE-2026-80738). */
+	/* Pass only listeners: the helper reads fields of the socket before it checks its type (CVE-2026-80738). */
 	if (sk->state == BPF_TCP_LISTEN)
 		cookie = bpf_tcp_gen_syncookie(sk, &h, ip_size(p), &h.l4.tcp, sizeof(h.l4));
 	bpf_sk_release(sk);
 	return cookie < 0 ? -1 : cookie & 0xffffffff;
 }
 
-/* Whether an ACK answers a SYN-ACK with the cookie of the socket that listens. */
+/* Whether an ACK acknowledges a SYN-ACK with the cookie of the listening socket. */
 __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
 {
 	struct short_headers h = {};
@@ -261,7 +261,7 @@ __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u
 }
 
 /*
- * What is used of the kernel's structs: include/net/netfilter/nf_conntrack.h, linux/netfilter/nf_conntrack_tcp.h, and
+ * The fields used of the kernel's structs: include/net/netfilter/nf_conntrack.h, linux/netfilter/nf_conntrack_tcp.h and
  * include/linux/tcp.h.
  */
 struct ip_ct_tcp_state {
@@ -314,7 +314,7 @@ enum {
 
 enum { DIRECTION_REPLY = 1 };
 
-/* What conntrack has of the connection of a packet, in either direction, NULL when it has none. It is to be released. */
+/* The conntrack entry of the connection of a packet, in either direction; NULL if there is none. The caller releases it. */
 static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
 {
 	struct bpf_ct_opts___local options = { .netns_id = BPF_F_CURRENT_NETNS, .l4proto = IPPROTO_TCP };
@@ -324,7 +324,7 @@ static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet
 	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 }
 
-/* An enum connection by what conntrack says of one. */
+/* The enum connection for a conntrack entry. */
 static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack)
 {
 	__u8 state = connection->proto.tcp.state;
@@ -340,9 +340,9 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack
 }
 
 /*
- * What conntrack has of the connection of a packet with this acknowledgment number, an enum connection. What is not
- * confirmed is that of a SYN still on its way through this host. A handshake that is not over proves nothing: a forged SYN
- * is enough for it.
+ * The state that conntrack has for the connection of a packet with this acknowledgment number, an enum connection. An
+ * entry that is not confirmed belongs to a SYN that is still on its way through this host. A handshake that is not over
+ * proves nothing, because a forged SYN can start it.
  */
 __noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 ack)
 {
@@ -359,7 +359,7 @@ __noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 
 	return state;
 }
 
-/* Whether a cookie may begin a connection in the place of this one: its handshake is not over, or both sides have ended it. */
+/* Whether a cookie may start a new connection in place of this one: its handshake is not over, or both sides have ended it. */
 static __always_inline bool is_replaceable(struct nf_conn *connection)
 {
 	if (!(connection->status & TRACKED_CONFIRMED))
@@ -368,11 +368,11 @@ static __always_inline bool is_replaceable(struct nf_conn *connection)
 }
 
 /*
- * Has conntrack forget a connection in whose place a cookie has started another. Of a handshake that is not over the SYN passed
- * before there were cookies, or while they rested, and it or its answer was lost: else SYNPROXY's own SYN would be one of that
- * connection, which conntrack does not know to be SYNPROXY's, and the server's answer would go to the client. Of a connection
- * that has ended the numbers may lie ahead of those of the new one: else conntrack would take the new one's ACK for an old one
- * of that connection, and SYNPROXY would not see it. Returns whether there was one. The kernel is Linux 6.0, as that of cookies.
+ * Deletes the conntrack entry of a connection that a cookie replaces. Returns whether there was one. Two kinds are in
+ * the way. First, a handshake that is not over: its SYN passed before cookies were on, or while they rested. SYNPROXY's
+ * own SYN would belong to that entry, which conntrack does not mark as SYNPROXY's, and the server's answer would go to
+ * the client. Second, a connection that has ended with sequence numbers ahead of the new ones: conntrack would take the
+ * new ACK for an old one, and SYNPROXY would not see it. Needs Linux 6.0, as these cookies do.
  */
 __noinline __u32 forget_connection(struct xdp_md *ctx, struct packet *p)
 {

@@ -27,7 +27,7 @@ struct icmp_header {
 	__be32 rest;
 };
 
-/* The payload begins after so many bytes of the L4 header, unless the packet ends before. */
+/* Sets the start of the payload to so many bytes after the start of the L4 header, or to 0 when the packet ends before. */
 static __always_inline void payload_after(struct frame *f, __u32 header)
 {
 	__u32 at = f->packet.l4 + header;
@@ -38,8 +38,8 @@ static __always_inline void payload_after(struct frame *f, __u32 header)
 #define FLAGS(f) (BIT(f) | BIT((f) | TCP_PSH))
 
 /*
- * The flags that may stand together, a bit for each value of the lower six: tcp_valid_flags of the kernel's
- * net/netfilter/nf_conntrack_proto_tcp.c. PSH, ECE and CWR may stand with any.
+ * The combinations of flags that are valid, a bit for each value of the lower six: tcp_valid_flags in
+ * net/netfilter/nf_conntrack_proto_tcp.c of the kernel. PSH, ECE and CWR may be set with any.
  */
 static __always_inline bool tcp_flags_valid(__u32 flags)
 {
@@ -62,7 +62,7 @@ struct usual_options {
 	__u8 wscale;
 };
 
-/* Whether options of a SYN are those, which are most of all: one comparison does instead of a loop over them. */
+/* Whether a SYN has exactly these options. Most SYNs have them, and one comparison is cheaper than a loop over the options. */
 static __always_inline bool are_usual(struct usual_options *o, __u32 length, void *end)
 {
 	return length == sizeof(*o) && (void *)(o + 1) <= end && o->mss_begins == bpf_htons(0x0204) &&
@@ -70,7 +70,7 @@ static __always_inline bool are_usual(struct usual_options *o, __u32 length, voi
 	       o->wscale_size == 3;
 }
 
-/* What the options of a SYN at an offset of the frame fail. A global function, like ipv4_options. */
+/* The checks that the options of a SYN at an offset of the frame fail, one bit each. A global function, like ipv4_options(). */
 __noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	struct options o = {
@@ -145,7 +145,7 @@ static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, stru
 		check_syn(ctx, c, f, tcp, header);
 }
 
-/* The ports of services that answer with much more than they were asked, and to anyone (US-CERT TA14-017A). */
+/* The UDP ports of services that answer anyone, with far larger packets than they were sent (US-CERT TA14-017A). */
 static __always_inline bool is_reflector(__u32 port)
 {
 	switch (port) {
@@ -234,19 +234,19 @@ static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struc
 		payload_after(f, 0);
 }
 
-/* Whether a segment may be what ends a handshake, and with it begins a connection. */
+/* Whether a segment may be the ACK that completes a handshake. */
 static __always_inline bool may_begin(struct packet *p)
 {
 	return (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
-/* Whether a segment is more than an acknowledgement. */
+/* Whether a segment carries data or a FIN. */
 static __always_inline bool says_more(struct packet *p)
 {
 	return p->payload < p->end || (p->flags & TCP_FIN);
 }
 
-/* The TCP header of a packet that has one, NULL when it is out of the verifier's sight. */
+/* The TCP header of a packet that has one, or NULL when the linear part of the frame does not contain it. */
 static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
 {
 	struct tcphdr *tcp = (void *)(long)ctx->data + (p->l4 & 0x7fff);

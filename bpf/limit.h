@@ -71,7 +71,7 @@ struct {
 	__type(value, struct limit_bucket);
 } limits SEC(".maps");
 
-/* By limit, how many debts have been forgiven for want of an idle slot. */
+/* For each limit, how many debts were forgiven because no slot was idle. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -84,9 +84,9 @@ const volatile __u32 limit_keys[8];
 const volatile __u64 limit_mix[2];
 
 /*
- * NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999): for whoever does not know the keys, two prefixes
- * have the same sum by a chance of 2^-32, whatever he chooses them by, and two of IPv4 never have, as one factor is fixed
- * then and the product of 32-bit numbers does not wrap.
+ * NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999). To a sender who does not know the keys, two
+ * prefixes have the same sum with a probability of 2^-32, however he chooses them. Two IPv4 prefixes never have: one
+ * factor is fixed for them, and a product of 32-bit numbers does not wrap.
  */
 static __always_inline __u64 sum_address(struct address a, const volatile __u32 *keys)
 {
@@ -103,11 +103,11 @@ static __always_inline struct address cut(struct address a, struct address *mask
 }
 
 /*
- * The hash of the prefixes of a packet, of IPv6 or not: bits 40 on choose the bucket, the lower 24 are the tag. The generated
- * entry works it out likewise (internal/codegen/xdp/entry/limithash.go). A sender who could find
- * prefixes of one bucket would have debts forgiven with a few packets; but he does not know the keys, and of what he
- * would have to learn them by, whose debt was forgiven, he sees no more than whether a packet of his own got through. The
- * mixing (as of MurmurHash3, with secret factors) hides the structure of the sums, by which one collision would lead to
+ * The hash of the prefixes of a packet: the bits from 40 on choose the bucket, the lower 24 are the tag. The
+ * generated entry computes the same hash (internal/codegen/xdp/entry/limithash.go). A sender who found prefixes
+ * of one bucket could have debts forgiven with a few packets. But he does not know the keys. To learn them he
+ * would have to see whose debt was forgiven, and he sees only if his own packets pass. The mixing, as in
+ * MurmurHash3 but with secret factors, hides the structure of the sums: otherwise one collision would lead to
  * others.
  */
 static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged *w, __u32 v6)
@@ -124,7 +124,7 @@ static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged 
 	return h ^ h >> 32;
 }
 
-/* The part of a hash that tells the prefixes of a bucket apart. */
+/* The part of a hash by which the prefixes of a bucket are told apart. */
 static __always_inline __u64 tag_of(__u64 hash)
 {
 	__u64 tag = hash & ((1 << (64 - TIME_BITS)) - 1);
@@ -132,7 +132,7 @@ static __always_inline __u64 tag_of(__u64 hash)
 	return tag + !tag;
 }
 
-/* What one packet asks of a limit. */
+/* The charge of one packet to one limit. */
 struct charge {
 	__u64 now; /* in units */
 	__u64 cost;
@@ -148,7 +148,7 @@ enum outcome {
 	OVERTAKEN, /* by another CPU */
 };
 
-/* The debt that a word stands for. */
+/* The debt in a word, in units of time. */
 static __always_inline __u64 debt_of(__u64 word, __u64 now)
 {
 	__u64 ahead = (word - now) & TIME_MASK;
@@ -157,9 +157,9 @@ static __always_inline __u64 debt_of(__u64 word, __u64 now)
 }
 
 /*
- * Empties the slots of a bucket that was last swept at the given time. Nothing is emptied that another CPU has written
- * after a sweep of its own: a word that was read before the time of the sweep was, and that time being still the same, is
- * older.
+ * Empties the slots of a bucket that was last swept at the given time. It must not empty a slot that another CPU wrote
+ * after a sweep of its own. So it reads each word before it compares the time of the sweep: if that is unchanged, the
+ * word is older than any other sweep.
  */
 static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns, __u64 now, bool all)
 {
@@ -177,11 +177,11 @@ static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns,
 }
 
 /*
- * Whether a packet is over the limit by the coarse clock, which is behind the exact one by some ticks of 1 to 10 ms, or by
- * more if ticks are late. A debt looks larger by that: a packet may be refused some ticks too soon, but none passes too
- * soon, as what passes is decided and charged by the exact clock alone, however late the coarse one is. Nothing is lost of
- * the rate unless the debt is paid off before the coarse clock says so: hence only a large one counts. Where a packet is
- * worth more than that, a tick must not make the burst one smaller, and what is near is left to the exact clock.
+ * Whether a packet is over the limit by the coarse clock. That clock is behind the exact one by some ticks of 1 to 10
+ * ms, or by more if ticks are late, so a debt looks larger than it is. A packet may be refused some ticks too soon, but
+ * none passes too soon: the exact clock alone decides what passes and what it costs. The rate loses nothing unless a
+ * debt is paid off before the coarse clock shows it, so only a large debt counts here. If one packet costs more than
+ * `sure`, the burst is extended by that, and the exact clock decides near the limit.
  */
 static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charge *c, __u64 sure)
 {
@@ -200,7 +200,7 @@ static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charg
 	return false;
 }
 
-/* Finds the slot of a tag, that with the greater debt if there are two. Returns LIMIT_SLOTS when there is none. */
+/* Finds the slot of a tag, the one with the greater debt if there are two. Returns LIMIT_SLOTS if there is none. */
 static __always_inline __u64 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
 {
 	__u64 found = LIMIT_SLOTS;
@@ -221,7 +221,7 @@ static __always_inline __u64 find_debt(struct limit_bucket *b, struct charge *c,
 	return opaque(found);
 }
 
-/* The first idle slot, or else that with the least debt. */
+/* The first idle slot, or else the slot with the least debt. */
 static __always_inline __u64 find_victim(struct limit_bucket *b, __u64 now, __u64 *word, __u64 *debt)
 {
 	__u64 found = 0;
@@ -251,8 +251,8 @@ static __always_inline void count_eviction(__u32 number)
 }
 
 /*
- * Charges a packet to its prefix, if that may still owe as much. Returns an enum outcome. A global function, which the
- * verifier checks once and not for each try.
+ * Charges a packet to its prefix unless the debt would exceed the burst. Returns an enum outcome. A global function:
+ * the verifier checks it once and not for each try.
  */
 __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 {
@@ -288,7 +288,7 @@ static __always_inline __u64 units(struct limit_info *l, __u64 ns)
 	return ns << l->left >> l->right;
 }
 
-/* What a limit has to know of a packet besides its addresses, in one number: as many arguments as a function takes are few. */
+/* The properties of a packet that a limit needs besides addresses, in one number, because a BPF function takes five arguments. */
 enum {
 	TRAIT_IPV6 = 1,
 	TRAIT_KEEP = 2,   /* the packet is charged; of a question it is only said what would be */
@@ -302,7 +302,7 @@ static __always_inline __u32 traits_of(struct packet *p)
 	return (p->family & 1) | (keep ? TRAIT_KEEP : 0) | p->length << LENGTH_SHIFT;
 }
 
-/* Charges a packet by the exact clock, if it is not over the limit. Returns an enum outcome. */
+/* Charges a packet by the exact clock, unless it is over the limit. Returns an enum outcome. */
 static __always_inline __u32 charge_exactly(struct limit_bucket *b, struct limit_info *l, struct charge *c, __u64 ns)
 {
 	__u64 swept = read_once(&b->swept);
@@ -328,8 +328,8 @@ static __always_inline __u32 charge_exactly(struct limit_bucket *b, struct limit
 }
 
 /*
- * Whether a packet is over a limit; if not, it is charged. A global function, for which the argument
- * might be null.
+ * Whether a packet is over a limit; if not, it is charged. A global function: the verifier assumes that the argument
+ * may be null.
  */
 __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 {
@@ -362,7 +362,7 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 	return charge_exactly(b, l, &c, charge_time(w));
 }
 
-/* Whether the debt of a tag is larger than that by which a packet surely is over the limit, by the coarse clock in units. */
+/* Whether the debt of a tag exceeds `sure`, by the coarse clock, all in units. */
 static __always_inline bool surely_more(struct limit_bucket *b, __u64 tag, __u64 now, __u64 sure)
 {
 #pragma unroll
@@ -376,10 +376,10 @@ static __always_inline bool surely_more(struct limit_bucket *b, __u64 tag, __u64
 }
 
 /*
- * Whether a packet is over a limit, for the generated entry, which has most of limit_info in its instructions; if not, it is charged.
- * `hash` is that of the prefixes, `at` the bucket, `sure` the largest debt with which the packet is not surely over the limit, ~0 when
- * that is not to be asked, `fresh` that of limit_info. `what` has the number in its upper half, then 16 bits of the length of the IP
- * packet, the shift to the left, and that to the right. A function of its own to the verifier.
+ * Whether a packet is over a limit, for the generated entry, whose instructions hold most of limit_info as constants; if not, it
+ * is charged. `hash` is the hash of the prefixes, `at` the bucket. A debt above `sure` means that the packet is over the limit
+ * by the coarse clock; ~0 skips that test. `fresh` is that of limit_info. `what` has the limit's number in its upper half, then
+ * 16 bits with the length of the IP packet, 8 bits with the left shift, and 8 with the right shift. A global function.
  */
 __noinline __u32 charge_hash(__u64 hash, __u64 at, __u64 sure, __u64 fresh, __u64 what)
 {
@@ -409,7 +409,7 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 	return charge_limit(&p->charged, number, traits_of(p));
 }
 
-/* Takes a charge back, as far as its prefix has a debt. Returns an enum outcome. Like charge() a function of its own. */
+/* Reduces the debt of a prefix by a charge, to 0 at least. Returns an enum outcome. A global function, like charge(). */
 __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 {
 	__u64 word = 0, debt = opaque(0), left;
@@ -426,7 +426,7 @@ __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 }
 
 /*
- * Takes back what a packet was charged with: what it was charged for did not happen. A global function, like limit_exceeded().
+ * Refunds the charge of a packet, because the event that it was charged for did not happen. A global function.
  */
 __noinline __u32 limit_credit(struct packet *p, __u32 number)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Sets of domain names. A name is in a set when it, or one that it is below, is listed: so the labels are hashed from the
- * last one on, and after each of them the table is asked. The hash has a secret key, so that nobody can find a name that
- * another is mistaken for. internal/compile/names.go fills the table.
+ * Sets of domain names. A name is in a set if it, or a domain above it, is listed. So the labels are hashed from the
+ * last one on, and the table is searched after each label. The hash has a secret key, so nobody can construct two names
+ * with the same hash. internal/codegen/xdp/names.go fills the table.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct {
 	__type(value, struct name_bucket);
 } names SEC(".maps");
 
-/* Eight bytes with ASCII letters in lower case, and no other byte changed: the top bits say which are from A to Z. */
+/* Eight bytes with ASCII letters in lower case; other bytes are unchanged. The top bits mark the bytes from A to Z. */
 static __always_inline __u64 lower_case(__u64 text)
 {
 	__u64 low = text & 0x7f7f7f7f7f7f7f7f;
@@ -68,13 +68,13 @@ __noinline int hash_label(struct dns_message *m, __u32 at)
 	return 0;
 }
 
-/* The hash of the labels so far. With one round a word and three at the end this is SipHash-1-3, which hash tables use. */
+/* The hash of the labels so far. One round for each word and three at the end make it SipHash-1-3, as hash tables use it. */
 static __always_inline __u64 hash_of(struct siphash h)
 {
 	return siphash_finish(&h, 3);
 }
 
-/* The sets that list the name with that hash. */
+/* The sets that list the name with this hash, one bit each. */
 static __always_inline __u32 sets_listing(__u64 hash)
 {
 	__u32 home = (hash >> 32) * name_buckets >> 32;
@@ -95,7 +95,7 @@ static __always_inline __u32 sets_listing(__u64 hash)
 	return 0;
 }
 
-/* The sets that have the name of a query. A global function, which the verifier checks once. */
+/* The sets that have the name of a query, one bit each. A global function, which the verifier checks once. */
 __noinline __u32 name_sets(struct dns_message *m)
 {
 	__u64 key[2] = { name_key[0], name_key[1] };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Offences: who exceeded a limit that bans. User space hears of some of them, and decides whom to ban. */
+/* Offences: sources that exceeded a limit that bans. User space receives some of them, and decides which sources to ban. */
 #pragma once
 
 #include "clock.h"
@@ -8,7 +8,7 @@
 #include "packet.h"
 #include "throttle.h"
 
-/* Whether any limit bans. Constant from load on: without one, report_offence() is left out. */
+/* Whether any limit bans. Constant from load on; when false, report_offence() is removed. */
 const volatile bool reporting;
 
 enum {
@@ -39,15 +39,29 @@ struct {
 struct tcp_sock___local {
 	__u32 rcv_nxt;
 	__u32 rcv_wnd;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 max_window;
 } __attribute__((preserve_access_index));
 
-/* How far behind what is expected next a segment may begin: data that is sent again. */
+/* How many bytes before the next expected one a segment may begin: a retransmission. */
 enum { PROOF_BEHIND = 1 << 16 };
 
 /*
- * Whether a packet is a segment of a TCP connection that this host has open, with a sequence number that its window takes: its
- * sender has heard the numbers that were sent to its address. Who guesses has a chance of one in thousands, once he knows the
- * ports. A global function, like ipv4_options.
+ * Whether a segment has numbers that its connection takes: a sequence number in the window, and an acknowledgment of sent data, no
+ * older than the largest window of the peer (RFC 5961, 5.2). A blind guess of one of them succeeds once in hundreds of packets, if the
+ * window is large.
+ */
+static __always_inline bool takes_numbers(const struct tcp_sock___local *tcp, __u32 seq, __u32 ack)
+{
+	return seq - tcp->rcv_nxt + PROOF_BEHIND <= tcp->rcv_wnd + PROOF_BEHIND &&
+	       tcp->snd_nxt - ack <= tcp->snd_nxt - tcp->snd_una + tcp->max_window;
+}
+
+/*
+ * Whether a packet is a segment of an open TCP connection of this host with numbers that the connection takes. Then its sender has
+ * received the numbers that were sent to its address. A blind guess of both succeeds once in hundreds of thousands of packets at best,
+ * if the ports are known. A global function, like ipv4_options().
  */
 __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 {
@@ -55,11 +69,14 @@ __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 	struct tcp_sock___local *tcp;
 	struct bpf_sock *sk;
 	__u32 proved = 0;
-	__be32 seq;
+	struct {
+		__be32 seq;
+		__be32 ack;
+	} numbers;
 
 	if (!p || p->proto != IPPROTO_TCP || (p->flags & (TCP_SYN | TCP_ACK)) != TCP_ACK || !p->l4)
 		return 0;
-	if (bpf_xdp_load_bytes(ctx, p->l4 + offsetof(struct tcphdr, seq), &seq, sizeof(seq)))
+	if (bpf_xdp_load_bytes(ctx, p->l4 + offsetof(struct tcphdr, seq), &numbers, sizeof(numbers)))
 		return 0;
 	tuple_of(&tuple, p);
 	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
@@ -68,7 +85,7 @@ __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 	if (sk->state == BPF_TCP_ESTABLISHED) {
 		tcp = (void *)bpf_skc_to_tcp_sock(sk);
 		if (tcp)
-			proved = bpf_ntohl(seq) - tcp->rcv_nxt + PROOF_BEHIND <= tcp->rcv_wnd + PROOF_BEHIND;
+			proved = takes_numbers(tcp, bpf_ntohl(numbers.seq), bpf_ntohl(numbers.ack));
 	}
 	bpf_sk_release(sk);
 	return proved;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the program knows of a frame, and what the generated rules see of it. */
+/* What the parsers find in a frame, and what the generated rules read of it. */
 #pragma once
 
 #include "kernel.h"
@@ -30,7 +30,7 @@ struct address {
 	__u64 lo;
 };
 
-/* Whom a limit charges, and when. */
+/* The addresses that a limit charges, and the time of the charge. */
 struct charged {
 	__u64 now; /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
 	struct address src;
@@ -38,8 +38,8 @@ struct charged {
 };
 
 /*
- * struct packet is what generated code reads. The fields stand in the order of internal/packet/field.go; the
- * classification of the addresses follows. A test compares it with the offsets that internal/compile uses.
+ * struct packet is what generated code reads. The fields have the order of internal/packet/field.go. The results for
+ * the addresses follow. A test compares the offsets with those of internal/xdp/layout.go.
  */
 struct packet {
 	__u32 proto;
@@ -61,7 +61,7 @@ struct packet {
 	__u32 src_dynamic; /* the dynamic sets that have them, a bit each */
 	__u32 dst_dynamic;
 
-	/* What conditions (condition.h) are decided by, which generated code hands on without a look. */
+	/* Read by conditions (condition.h). Generated code passes these fields on and does not read them. */
 	__u32 dns_names; /* the name sets that have the name of the query, a bit each */
 	__u32 l4;        /* where the L4 header begins in the frame, 0 when there is none */
 	__u32 payload;   /* what follows that header, 0 when it is cut short */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The parsers. Each takes a cursor, checks the bounds first, notes what it finds in the frame, advances, and returns
- * what follows. What they note is defined by internal/packet (Decode), against which every shape of frame is tested.
+ * The parsers. Each takes a cursor, checks the bounds first, writes its fields into the frame, advances the cursor, and returns
+ * the type of the next header. internal/packet (Decode) defines these fields; tests compare both for every form of frame.
  */
 #pragma once
 
@@ -24,13 +24,13 @@ struct cursor {
 	__u32 left;
 };
 
-/* How far into the frame the cursor is. The verifier takes the difference to the end, but not to a start it reloaded. */
+/* The cursor's offset in the frame. The verifier loses track of a reloaded start pointer, so this counts back from the end. */
 static __always_inline __u32 offset_of(struct cursor *c)
 {
 	return c->linear - (__u32)(c->end - c->pos);
 }
 
-/* In words of 16 bits, to which frames are aligned; the kernel's struct ethhdr is packed, and read by bytes. */
+/* In 16-bit words, as frames are aligned to 2 bytes; the kernel's struct ethhdr is packed, so the compiler reads it by bytes. */
 struct ethernet {
 	__be16 destination[3];
 	__be16 source[3];
@@ -54,7 +54,7 @@ static __always_inline bool is_vlan(__be16 ethertype)
 	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
 }
 
-/* Returns the EtherType, 0 for what is not to be looked into. */
+/* Returns the EtherType, or 0 when the frame cannot be parsed further. */
 static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
 {
 	struct ethernet *eth = c->pos;
@@ -90,8 +90,8 @@ static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
 }
 
 /*
- * Bounds the packet by what its header says of its length. A frame may be longer (padding); when it is shorter, the
- * rest may lie in the fragments of a multi-buffer frame, which only a helper can tell.
+ * Bounds the packet by the length in its IP header. The frame may be longer, because of padding. When the linear part is
+ * shorter, the rest may be in fragments of a multi-buffer frame; bpf_xdp_get_buff_len() returns the length with them.
  */
 static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 length)
 {
@@ -123,7 +123,7 @@ struct options {
 	__u32 left;
 };
 
-/* The size of the next option, or how the options end: kind 0 ends them, kind 1 is one byte, all others carry their length. */
+/* The size of the next option, OPTIONS_END or OPTIONS_BAD. Kind 0 ends the options, kind 1 has one byte, others have a length. */
 static __always_inline int option_size(struct options *o)
 {
 	__u8 *option = o->first + o->at, size;
@@ -137,8 +137,8 @@ static __always_inline int option_size(struct options *o)
 }
 
 /*
- * Goes on behind an option of that size. The verifier knows neither number afterwards: so it finds, whichever way the loop came
- * here, that it has verified the rest of the loop (kernel/bpf/verifier.c, is_state_visited).
+ * Moves to the option after one of this size. opaque() makes both numbers unknown to the verifier. So each pass of the loop
+ * reaches a state that the verifier has already checked, and it stops there (kernel/bpf/verifier.c, is_state_visited).
  */
 static __always_inline void next_option(struct options *o, __u32 size)
 {
@@ -148,7 +148,7 @@ static __always_inline void next_option(struct options *o, __u32 size)
 	o->left += none - size;
 }
 
-/* What an IPv4 option of that type fails. */
+/* The checks that an IPv4 option of this type fails, one bit each. */
 static __always_inline __u64 check_ipv4_option(__u8 type)
 {
 	if (type == 131 || type == 137) /* loose, strict source route */
@@ -158,8 +158,8 @@ static __always_inline __u64 check_ipv4_option(__u8 type)
 }
 
 /*
- * What the options at an offset of the frame fail. A global function, which the verifier checks once
- * and not again for each path that leads here; and only frames with options pay for the call.
+ * The checks that the IPv4 options at an offset of the frame fail, one bit each. A global function: the verifier checks
+ * it once, and not for each path to the call. Frames without options do not pay for the call.
  */
 __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
@@ -183,7 +183,7 @@ __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 	return failed;
 }
 
-/* Whether the sum of the IPv4 header at an offset of the frame is wrong. Like ipv4_options a function of its own. */
+/* Whether the checksum of the IPv4 header at an offset of the frame is wrong. A global function, like ipv4_options(). */
 __noinline int ipv4_checksum_wrong(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -200,7 +200,7 @@ __noinline int ipv4_checksum_wrong(struct xdp_md *ctx, __u32 offset, __u32 lengt
 	return sum != 0xffff;
 }
 
-/* What a fragment of either family fails. past is where it ends in the whole packet. */
+/* The checks that a fragment of either family fails. past is the offset of its end in the reassembled packet. */
 static __always_inline __u64 check_fragment(__u32 proto, __u32 offset, __u32 past)
 {
 	__u64 failed = 0;
@@ -262,20 +262,20 @@ static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c
 	return KIND_IP;
 }
 
-/* AH is none, as in IPv4: what is behind it is for IPsec to check, and netfilter stops there too. */
+/* AH is not one, as in IPv4: IPsec checks the content behind it, and netfilter stops there too. */
 static __always_inline bool is_extension(__u32 proto)
 {
 	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_FRAGMENT ||
 	       proto == IPPROTO_DSTOPTS;
 }
 
-/* A header that goes past the end: cut off, or, in a first fragment, left to the next one. */
+/* The check that fails when a header goes past the end: in a first fragment the next one may have the rest, else it is missing. */
 static __always_inline __u64 cut_short(__u32 fragment)
 {
 	return fragment == FRAGMENT_FIRST ? BIT(CHECK_TINY_FRAGMENT) : BIT(CHECK_TRUNCATED);
 }
 
-/* What the parser of the extension headers knows. */
+/* The state of the parser of extension headers. */
 struct chain {
 	__u64 failed;
 	__u32 proto;
@@ -283,8 +283,8 @@ struct chain {
 };
 
 /*
- * Notes a fragment header. beyond is how far the packet goes on behind it. Returns false when the payload belongs to
- * the middle of a packet.
+ * Parses a fragment header. beyond is the number of bytes behind it in the packet. Returns false for a later fragment,
+ * which has no L4 header.
  */
 static __always_inline bool parse_fragment(struct chain *chain, struct extension *ext, __u32 beyond)
 {
@@ -303,8 +303,8 @@ static __always_inline bool parse_fragment(struct chain *chain, struct extension
 }
 
 /*
- * Parses the extension headers from an offset of the frame on. claimed is the payload length that the header states,
- * left what there is of it. Returns the bytes of them, or -1 when no L4 header follows. A global function, like ipv4_options.
+ * Parses the extension headers that begin at an offset of the frame. claimed is the payload length in the IPv6 header, left
+ * the bytes that are there. Returns the length of the extension headers, or -1 when no L4 header follows. A global function.
  */
 __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset, __u32 claimed, __u32 left)
 {
@@ -379,7 +379,7 @@ static __always_inline __u64 low_half(struct in6_addr *a)
 	return (__u64)bpf_ntohl(a->in6_u.u6_addr32[2]) << 32 | bpf_ntohl(a->in6_u.u6_addr32[3]);
 }
 
-/* claimed: the payload length that the header states. */
+/* claimed is set to the payload length in the IPv6 header. */
 static __always_inline enum kind parse_ipv6(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 *claimed)
 {
 	struct ipv6hdr *ip = c->pos;

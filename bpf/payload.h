@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What rules ask of the payload: bytes at fixed places, and patterns that may stand anywhere in its first bytes. All
- * patterns are searched for at once, the first time that a rule asks for any: at every position four bytes lead, through
- * a table, to the patterns that may stand there. internal/compile/payload.go fills the maps.
+ * Payload conditions of rules: bytes at fixed places, and patterns anywhere in the first bytes. All patterns are
+ * searched for at once, the first time a rule asks for any: at each position a hash of four bytes leads, through a
+ * table, to the patterns that may match there. internal/codegen/xdp/payload.go fills the maps.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum {
 	QUAD_SLOTS = 1 << 13,
 };
 
-/* Bytes at a fixed place: those of value where mask has bits. */
+/* Bytes at a fixed place: the bits of value where mask is set. */
 struct place {
 	__u16 offset;
 	__u8 l4;     /* counts from the L4 header, or else from the payload */
@@ -30,7 +30,7 @@ struct place {
 	__u64 mask[PLACE_MAX / 8];
 };
 
-/* A pattern: text with a mask, which is 0 behind its end, and has no bit 5 in letters that match in either case. */
+/* A pattern: text with a mask. The mask is 0 behind the end of the text, and lacks bit 5 for letters that match in either case. */
 struct pattern {
 	__u64 value[PATTERN_MAX / 8];
 	__u64 mask[PATTERN_MAX / 8];
@@ -46,7 +46,7 @@ struct patterns {
 	struct pattern list[PATTERNS_MAX]; /* those of less than four bytes come first */
 };
 
-/* What is read of a packet. */
+/* The bytes read from a packet. */
 struct window {
 	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the bytes that are searched; past their end anything may be */
 	__u64 place[PLACE_MAX / 8];                  /* those at a place; past its length too */
@@ -73,13 +73,13 @@ struct {
 	__type(value, struct window);
 } window SEC(".maps");
 
-/* How many bytes any pattern wants searched, and how many patterns have less than four. */
+/* The length to search, the longest of all patterns, and the number of patterns with less than four bytes. */
 const volatile __u32 window_length;
 const volatile __u32 short_patterns;
 
 /*
- * Where there are few patterns and none is short: the first two bytes of the quad by which each is known, eight times
- * over. To look for them among eight positions at once takes a fifth of the time of the table.
+ * With few patterns, none of them short: the first two bytes of the four by which each pattern is known, repeated eight
+ * times. Comparing eight positions with them at once takes a fifth of the time of the table.
  */
 const volatile __u32 num_leads;
 const volatile struct lead {
@@ -94,7 +94,7 @@ static __always_inline struct patterns *all_patterns(void)
 	return bpf_map_lookup_elem(&patterns, &first);
 }
 
-/* Four bytes, so that letters are the same in either case. Other bytes become the same too, which costs only time. */
+/* Four bytes, folded so that letters are equal in either case. Some other bytes become equal too, which costs only time. */
 static __always_inline __u32 quad_at(__u8 *text)
 {
 	return *(__u32 *)text | 0x20202020;
@@ -123,17 +123,17 @@ static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
 	return true;
 }
 
-/* Keeps LLVM from what it knows of a value, and from computing ahead, for which it would need the stack. */
+/* Hides a value from LLVM, which otherwise computes expressions ahead of time and needs the stack for them. */
 #define hide(value) asm volatile("" : "+r"(value))
 
-/* The text at a position, which the verifier must see to be inside. */
+/* The text at a position, masked so that the verifier sees that it is inside the window. */
 static __always_inline __u8 *text_at(struct window *w, __u32 at)
 {
 	hide(at);
 	return w->text + (at & (WINDOW_MAX - 1));
 }
 
-/* Which patterns are there, of those from the given one on that share a slot: at is where their quads are. */
+/* The patterns found, one bit each, among those from the given one on that share a slot. at is the position of their four bytes. */
 static __always_inline __u64 patterns_from(struct patterns *t, struct window *w, __u32 at, __u32 length, __u32 first)
 {
 	__u64 found = 0;
@@ -153,8 +153,8 @@ static __always_inline __u64 patterns_from(struct patterns *t, struct window *w,
 }
 
 /*
- * Which patterns are there with their quads at a position. This and the next are global functions: the verifier
- * checks their loops once. They call nothing, as those that call them have used most of the stack.
+ * The patterns found whose four bytes are at a position, one bit each. This and the next function are global: the
+ * verifier checks their loops once. They call nothing, because their callers use most of the stack.
  */
 __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 {
@@ -172,7 +172,7 @@ __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 	return found;
 }
 
-/* Bit 7 of each byte that is zero, and perhaps of bytes above such a one (Mycroft; Hacker's Delight, 6-1). */
+/* Bit 7 of each byte that is zero; bytes above such a byte may have it too (Mycroft; Hacker's Delight, 6-1). */
 static __always_inline __u64 zero_bytes(__u64 x)
 {
 	return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
@@ -189,7 +189,7 @@ static __always_inline __u64 leads_at(__u8 *text)
 	return found;
 }
 
-/* Whether any pattern may be in a block: without a branch until all of its positions are seen. */
+/* Whether any pattern may begin in a block. It branches only after all positions are compared. */
 static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 {
 	__u64 suspect = 0;
@@ -210,7 +210,7 @@ static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 	return suspect;
 }
 
-/* The beginning of the first block from a position on that may have a lead, or one past the end. */
+/* The start of the first block from a position on that may have a lead, or a position past the end. */
 static __always_inline __u32 next_leads(struct window *w, __u32 at, __u32 length)
 {
 	for (int i = 0; i <= WINDOW_MAX / LEADS_BLOCK; i++) {
@@ -227,7 +227,7 @@ static __always_inline __u32 next_leads(struct window *w, __u32 at, __u32 length
 	return at;
 }
 
-/* The same of a block whose positions the table may know. */
+/* The same, by the table in place of leads. */
 static __always_inline __u32 next_block(struct patterns *t, struct window *w, __u32 at, __u32 length)
 {
 	for (int i = 0; i <= WINDOW_MAX / BLOCK; i++) {
@@ -241,8 +241,8 @@ static __always_inline __u32 next_block(struct patterns *t, struct window *w, __
 }
 
 /*
- * A position from the given one on, before which no pattern has its quad: one where a pattern may have it, or one past the end. What is
- * searched is at most WINDOW_MAX bytes.
+ * The next position from the given one on at which a pattern may have its four bytes, or a position past the end. No
+ * pattern matches before it. At most WINDOW_MAX bytes are searched.
  */
 __noinline __u32 next_suspect(struct window *w, __u32 at, __u32 length)
 {
@@ -301,7 +301,7 @@ static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, st
 	       !((w->place[1] ^ place->value[1]) & place->mask[1]);
 }
 
-/* Whether all of some places hold. */
+/* Whether the bytes at all of these places match. */
 __noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u32 count)
 {
 	__u32 number = 0;
@@ -322,7 +322,7 @@ __noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u
 	return 1;
 }
 
-/* Whether all of some places hold and, unless none is asked for, any of the patterns is there. */
+/* Whether the bytes at all places match and, unless `any` is 0, any of those patterns is found. */
 __noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
 {
 	if (!p || (count && !places_hold(ctx, p, at, count)))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Protection of services from floods of SYNs and ACKs: what a rule with a protection passes goes through protect(). SYNs
- * are answered with a cookie while there are too many of them; of the rest passes what belongs to a connection.
+ * Protection of services against floods of SYNs and ACKs. Packets that a rule with a protection passes go through protect().
+ * While there are too many SYNs they are answered with cookies; other packets pass if they belong to a connection.
  *
- * Whether there are too many is for two limits to say: the first when cookies begin, the second when they go on. They are
- * charged for SYNs and for packets of no connection, and a SYN is taken back when its handshake is completed. So many
- * clients that connect are no flood, no process need be alive, and a flood writes nothing that CPUs share.
+ * Two limits say whether there are too many: cookies begin above the first and go on while the second is exceeded. SYNs and
+ * packets of no connection are charged to them; the charge of a SYN is refunded when its handshake is completed. So many
+ * clients that connect are no flood, no process is needed, and a flood writes nothing that CPUs share.
  */
 #pragma once
 
@@ -28,7 +28,7 @@
 #define ACTIVE_RENEW 1000000000ULL       /* which is noted again so long after it was */
 #define COOKIE_TIME (2ULL << SLOT_SHIFT) /* that cookies may come back in */
 
-/* The sequence number of the SYN-ACK, -1 when there is none. Strikes out of o what the cookie cannot tell. */
+/* The sequence number of the SYN-ACK, -1 when there is none. Removes from o the options that the cookie cannot encode. */
 static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 isn,
 					 struct syn_options *o)
 {
@@ -49,7 +49,7 @@ static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, s
 	return raw_cookie(p, isn, mss);
 }
 
-/* What a packet proves. */
+/* What a packet proves about its sender. */
 enum proof {
 	PROOF_NONE,
 	PROOF_HANDSHAKE, /* that its sender got our SYN-ACK: it begins the connection */
@@ -57,8 +57,8 @@ enum proof {
 };
 
 /*
- * What the cookie of the router proves. Its SYN-ACK announces no window: so a client whose ACK is lost can only probe it,
- * by an ACK of the byte before (RFC 9293, 3.8.6.1), which SYNPROXY would begin the connection one byte too early by.
+ * What a cookie proves in mode router. The SYN-ACK announces a window of 0, so a client whose ACK is lost can only send a window probe:
+ * an ACK with the sequence number of the byte before (RFC 9293, 3.8.6.1). From it SYNPROXY would begin the connection one byte too early.
  */
 static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
 {
@@ -72,7 +72,7 @@ static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, 
 			return PROOF_NONE;
 		return bare && is_small_probe(p, seq, ack) ? PROOF_PROBE : PROOF_HANDSHAKE;
 	}
-	/* Most that is forged is not worth the hashes of the kernel. */
+	/* Most forged segments end here, before the hashes of the kernel. */
 	if (!stamp_is_recent(o.tsecr, tick_of(p)))
 		return PROOF_NONE;
 	probe = bare && is_stamped_probe(o.tsecr, seq);
@@ -81,7 +81,7 @@ static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, 
 	return probe ? PROOF_PROBE : PROOF_HANDSHAKE;
 }
 
-/* What a cookie that came back proves. The timestamps are read where they are part of it. */
+/* What a cookie that came back proves, an enum proof. Timestamps are read where they are part of the cookie. */
 static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
 					  __u32 ack)
 {
@@ -96,7 +96,7 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 	return protect_host && cookie_check(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
-/* Strikes out of what a SYN wants what the service does not do. */
+/* Removes the options that the service does not support. */
 static __always_inline void limit_offers(struct syn_options *o, struct packet *p, __u32 offers)
 {
 	if (!(offers & OFFER_WSCALE))
@@ -109,7 +109,7 @@ static __always_inline void limit_offers(struct syn_options *o, struct packet *p
 	o->ecn = (offers & OFFER_ECN) && (p->flags & (TCP_ECE | TCP_CWR)) == (TCP_ECE | TCP_CWR);
 }
 
-/* Makes of what a SYN wants what its SYN-ACK announces. */
+/* Replaces the values of the SYN's options by those that the SYN-ACK announces. */
 static __always_inline void announce(struct syn_options *o, struct packet *p, struct protection *pr, __u32 tsval)
 {
 	if (o->mss)
@@ -120,8 +120,8 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 }
 
 /*
- * Makes a SYN its answer. Returns the length of the frame, 0 when there is none. The answer has no TCP-AO or MD5 option: a
- * client that insists on one does not take it. A global function.
+ * Turns a SYN into its SYN-ACK. Returns the length of the frame, 0 when there is no answer. The answer has no TCP-AO or
+ * MD5 option: a client that insists on one does not accept it. A global function.
  */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
@@ -161,9 +161,9 @@ __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct pro
 }
 
 /*
- * Makes a probe of the window the SYN-ACK that it acknowledges, as was sent before, but without the options that are of
- * SYNs only. The client has the connection, and answers by the ACK which was lost (RFC 5961, 4.2). Returns the length of
- * the frame, 0 when there is none. A global function.
+ * Turns a window probe into the SYN-ACK that it acknowledges, but without the options that only SYNs may have. The
+ * client has the connection, and answers with the ACK that was lost (RFC 5961, 4.2). Returns the length of the frame, 0
+ * when there is none. A global function.
  */
 __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 {
@@ -188,16 +188,16 @@ __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* Whether cookies are on, and that need not be noted again. */
+/* Whether cookies are on, and the end of that time need not be extended yet. */
 static __always_inline bool surely_active(struct protection_state *s, __u64 now)
 {
 	return read_once(&s->active_until) > now + ACTIVE_TIME - ACTIVE_RENEW;
 }
 
 /*
- * Whether SYNs are to be answered with cookies, now that one more packet of no connection has come. What is active is
- * charged only when it may have to be renewed. That is noted of what always is active, too: the next policy has to know
- * that there are cookies on their way.
+ * Whether SYNs are to be answered with cookies; charges one more packet of no connection. While cookies are on, packets
+ * are charged only when the time may have to be extended. With PROTECT_ALWAYS the time is recorded too: the next policy
+ * has to know that ACKs with cookies may come.
  */
 static __always_inline bool is_active(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
@@ -216,7 +216,7 @@ static __always_inline void count_outcome(struct packet *p, struct protection *p
 	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->bytes);
 }
 
-/* Whether a SYN would be one SYN-ACK too many. The last two arguments are those of charge_limit(). */
+/* Whether one more SYN-ACK would exceed a limit of SYN-ACKs. The last two arguments are those of charge_limit(). */
 static __always_inline bool too_many_answers(struct protection *pr, struct charged *who, __u32 traits)
 {
 	for (__u32 i = 0; i < PROTECT_LIMITS; i++) {
@@ -228,7 +228,7 @@ static __always_inline bool too_many_answers(struct protection *pr, struct charg
 	return false;
 }
 
-/* Sends the answer of so many bytes that a frame has become, none when it has become none. */
+/* Sends the answer that the frame has become, with this length; drops the frame when the length is 0. */
 static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
 {
 	if (!length || (length != p->bytes && bpf_xdp_adjust_tail(ctx, length - p->bytes))) {
@@ -240,7 +240,7 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 	return XDP_TX;
 }
 
-/* Does away with a SYN while cookies are active. */
+/* Answers a SYN with a cookie, or drops it when there are too many. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	if (too_many_answers(pr, &p->charged, traits_of(p))) {
@@ -261,15 +261,15 @@ __noinline __u32 is_authenticated(struct xdp_md *ctx, struct packet *p)
 	return o.authenticated;
 }
 
-/* Whether a SYN is for the kernel to answer, which alone has the keys of TCP-AO and MD5: when the policy says so, so often. */
+/* Whether the kernel is to answer a SYN, as it alone has the keys of TCP-AO and MD5: if the policy says so, up to a limit. */
 static __always_inline bool is_for_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	return (pr->flags & PROTECT_AUTHENTICATED) && is_authenticated(ctx, p) && !limit_exceeded(p, pr->authenticated);
 }
 
 /*
- * Notes the state of a flow whose source has proved its address. Where the table is full, a prefix displaces only so many
- * flows that the kernel has: they may be those of others, who are alive. Returns whether it did.
+ * Stores the state of a flow whose source has proved its address. In a full table a prefix displaces only so many flows
+ * that the kernel has, because these may be connections of others that are alive. Returns whether it is stored.
  */
 static __always_inline bool note_flow(struct packet *p, struct protection *pr, __u32 state)
 {
@@ -280,7 +280,7 @@ static __always_inline bool note_flow(struct packet *p, struct protection *pr, _
 	return noted == FLOW_NOTED;
 }
 
-/* Takes a SYN back whose handshake has been completed. */
+/* Refunds the charge of a SYN whose handshake is completed. */
 static __always_inline void completed(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
 	if (!(pr->flags & PROTECT_ALWAYS))
@@ -288,8 +288,8 @@ static __always_inline void completed(struct packet *p, struct protection *pr, s
 }
 
 /*
- * What the kernel has of a packet's connection, an enum connection: CONNECTION_UNKNOWN when this CPU may not ask. Notes it,
- * of a flow with the state known.
+ * Asks the kernel for the state of a packet's connection, an enum connection; CONNECTION_UNKNOWN when this CPU may not
+ * ask. Stores the answer in the flow table; known is the flow's present state.
  */
 static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					struct protection_state *s, __u32 known, __u64 now)
@@ -311,15 +311,15 @@ static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, st
 	return connection;
 }
 
-/* Whether no SYN is to be answered. Cookies that are on their way remain good. */
+/* Whether no SYN is to be answered for a while. Cookies that were sent remain valid. */
 static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 {
 	return read_once(&s->refused_until) > now;
 }
 
 /*
- * Notes a flow whose cookie came back. What cannot be noted is dropped where the kernel would have to be told of it, and
- * where it would take the place of another: the source's prefix has displaced enough.
+ * Stores a flow whose cookie came back. If it cannot be stored, the packet is dropped: the kernel would have to be told
+ * of the flow, or the flow would displace another although its source's prefix has displaced enough.
  */
 static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u64 now)
@@ -336,9 +336,9 @@ static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, str
 }
 
 /*
- * Whether a packet may bring back a cookie. SYNPROXY's is right for every segment of its connection while as many bytes
- * have gone one way as the other, as the kernel's check takes one number from the other. So of a connection that is closing
- * none may, until a SYN has started another. The cookies of a listening socket may be the kernel's own.
+ * Whether a packet may bring back a cookie. SYNPROXY's check subtracts one sequence number from the other. So it
+ * accepts every segment of a connection in which as many bytes went one way as the other. Therefore no segment of a
+ * closing connection counts until a SYN has started another. The cookies of a listening socket may be the kernel's own.
  */
 static __always_inline bool may_prove(struct protection *pr, struct protection_state *s, __u32 known, __u64 now)
 {
@@ -349,8 +349,8 @@ static __always_inline bool may_prove(struct protection *pr, struct protection_s
 }
 
 /*
- * Whether the kernel is to be asked about a packet of a flow that is not open: of one that is closing only when it goes on
- * for long, as a forged FIN or RST may have closed it.
+ * Whether the kernel is to be asked about a packet of a flow that is not open. A closing flow is asked about only when
+ * it goes on for long, because a forged FIN or RST may have closed it.
  */
 static __always_inline bool is_to_ask(struct packet *p, __u32 known)
 {
@@ -360,8 +360,8 @@ static __always_inline bool is_to_ask(struct packet *p, __u32 known)
 }
 
 /*
- * A packet that is no SYN, and of no flow that is known, or of one that is closing or may have started again. Such a one is
- * the kernel's in any case, unless that says that it has none.
+ * A packet that is no SYN, of a flow that is unknown, closing or reopened. The kernel gets a packet of a closing or
+ * reopened flow, unless it says that it has no such connection.
  */
 static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					 struct protection_state *s, __u32 known, __u64 now)
@@ -384,8 +384,8 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 }
 
 /*
- * Notes of a connection that passes when it ends. One that is proved only is the kernel's to begin first: if it is reset
- * before, there is none.
+ * Passes a packet of a known flow, and records FIN and RST. With FLOW_PROVED the kernel has no connection yet: after a
+ * reset there is none to begin.
  */
 static __always_inline int pass_known(struct packet *p, __u32 state)
 {
@@ -397,10 +397,10 @@ static __always_inline int pass_known(struct packet *p, __u32 state)
 }
 
 /*
- * A packet of a connection behind this host that conntrack may not have yet. While it has not, SYNPROXY
- * would take a probe of the window for the beginning, and what a client that does not heed the window sends for such a probe
- * (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook): it would begin the connection one byte too late. So that
- * is dropped, once: if there still is no connection when it comes again, it begins it.
+ * A packet of a proved flow in mode router, whose connection conntrack may not have yet. Until it has, SYNPROXY takes a
+ * window probe for the start of the connection, and also data that a client sends into the closed window: the
+ * connection would begin at the wrong byte (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook). So data is
+ * dropped once. If conntrack still has no connection when the client sends it again, it starts the connection.
  */
 static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					       struct protection_state *s, __u64 now)
@@ -420,7 +420,7 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 	return pass_known(p, FLOW_PROVED);
 }
 
-/* A packet of a flow that the kernel was found to have, but not for a minute. If it has not any more, it is of no connection. */
+/* A packet of a flow that the kernel had a minute ago or before. If the kernel has it no longer, there is no connection. */
 static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
@@ -430,7 +430,7 @@ static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, str
 	return XDP_DROP;
 }
 
-/* A packet that is no SYN, of whichever flow. */
+/* A packet that is no SYN, of any flow. */
 static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
@@ -444,9 +444,9 @@ static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, str
 }
 
 /*
- * A SYN of a flow that is known. That of one which is closing passes, for the kernel may have it in TIME-WAIT, which only
- * it can end: one for each connection that was there. Of other flows no more pass than the kernel can bear, as the client
- * sends another. Of one that is open a SYN is not answered with a cookie: the ACK would pass for one of the connection.
+ * A SYN of a known flow. If the flow is closing, it passes, once for each connection that was there: the kernel may have
+ * it in TIME-WAIT, which only the kernel can end. SYNs of other flows pass at a rate that the kernel can bear; the client
+ * repeats a SYN. A SYN of an open flow is not answered with a cookie: the ACK would count as one of the open connection.
  */
 static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
 					   bool active, __u64 now)
@@ -461,7 +461,7 @@ static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p,
 	return XDP_DROP;
 }
 
-/* The number of the protection that a decision names, from 0 on. */
+/* The number of the protection in a decision's action, from 0 on. */
 static __always_inline __u32 protection_number(__u32 decision)
 {
 	__u32 slot = decision >> 8;
@@ -471,8 +471,8 @@ static __always_inline __u32 protection_number(__u32 decision)
 }
 
 /*
- * What is done with a packet that a protected service is sent, an enum xdp_action. Like flow_state() a function of its own
- * to the verifier.
+ * Decides a packet to a protected service, and returns an enum xdp_action. A global function, like
+ * flow_state().
  */
 __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {

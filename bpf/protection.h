@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How services are protected from floods of SYNs and ACKs, and how each protection stands. */
+/* Configuration and state of the protection of services against floods of SYNs and ACKs. */
 #pragma once
 
 #include "kernel.h"
 
-/* Whether any rule has a protection, and any of those with METHOD_HOST. Constants from load on. */
+/* Whether any rule has a protection, and any has METHOD_HOST. Constant from load on. */
 const volatile bool protects;
 const volatile bool protect_host;
 
@@ -26,7 +26,7 @@ enum {
 	PROTECT_LIMITS = 5,
 };
 
-/* What became of a packet, each with a slot to count in. internal/ir/protect.go. */
+/* The outcomes for a packet, each with a counter. internal/ir/protect.go. */
 enum syn_outcome {
 	SYN_ANSWERED,
 	SYN_LIMITED,
@@ -37,7 +37,7 @@ enum syn_outcome {
 	NUM_OUTCOMES,
 };
 
-/* How a service is protected. internal/compile/protect.go fills the map. */
+/* The configuration of a protection. internal/codegen/xdp/protect.go fills the map. */
 struct protection {
 	__u32 method;
 	__u32 flags;
@@ -61,7 +61,7 @@ struct {
 	__type(value, struct protection);
 } protections SEC(".maps");
 
-/* How a protection stands, in nanoseconds of CLOCK_MONOTONIC. Outlives a generation. */
+/* The state of a protection. Times are nanoseconds of CLOCK_MONOTONIC. It outlives a generation. */
 struct protection_state {
 	__u64 active_until;  /* SYNs are answered with cookies */
 	__u64 refused_until; /* no SYN is answered: the kernel took no connection from us, or the protection is to end */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A DNS query becomes its own answer, in place: an empty response with TC set, which sends a real client to TCP (RFC
- * 1035, 4.2.1; RFC 7766, 5) and tells a forged one nothing. It is never longer than the query.
+ * Turns a DNS query into its answer, in place: an empty response with TC set. A real client repeats the query over TCP
+ * (RFC 1035, 4.2.1; RFC 7766, 5); a forged source learns nothing. The answer is never longer than the query.
  *
- * The checksum of the query is not looked at, which nobody has verified before XDP: it would take a loop over all of
- * the query, and the client discards an answer to what it has not asked.
+ * The checksum of the query is not verified, here or earlier: that would take a loop over the whole query, and a client
+ * discards an answer to a query that it did not send.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "parse.h"
 #include "verifier.h"
 
-/* Whether any rule answers. Constant from load on: without one, make_reply() is left out. */
+/* Whether any rule answers queries. Constant from load on; when false, make_reply() is removed. */
 const volatile bool answers;
 
 enum {
@@ -51,7 +51,7 @@ struct opt_record {
 	__be16 length; /* of the options */
 } __attribute__((packed));
 
-/* Where the question ends that begins at an offset of the frame, 0 when it is not whole. */
+/* The offset behind the question that begins at an offset of the frame, 0 when it is not complete. */
 __noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
 {
 	void *frame_end = (void *)(long)ctx->data_end;
@@ -69,7 +69,7 @@ __noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
 	return 0;
 }
 
-/* The sum of the 16-bit words of a part of the frame, in their own byte order and not folded (RFC 1071). */
+/* The sum of the 16-bit words of a part of the frame, as they are in memory, not folded (RFC 1071). */
 __noinline __u64 sum_of(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0x7f);
@@ -96,7 +96,7 @@ static __always_inline __u16 checksum(__u64 sum)
 	return ~sum;
 }
 
-/* Where the IP header begins, behind the VLAN tags. */
+/* The offset of the IP header, behind the VLAN tags. */
 static __always_inline __u32 ip_offset(void *data, void *end)
 {
 	__u32 at = sizeof(struct ethernet);
@@ -111,13 +111,13 @@ static __always_inline __u32 ip_offset(void *data, void *end)
 	return at;
 }
 
-/* Whether a frame was sent to a group. */
+/* Whether the destination of a frame is a group address. */
 static __always_inline bool is_to_group(struct ethernet *eth)
 {
 	return eth->destination[0] & bpf_htons(0x0100);
 }
 
-/* Turns the frame round. Returns false when it was sent to a group: no answer can come from there. */
+/* Swaps the MAC addresses. Returns false for a frame to a group address, which cannot be the source of an answer. */
 static __always_inline bool return_ethernet(struct ethernet *eth)
 {
 	if (is_to_group(eth))
@@ -166,13 +166,13 @@ static __always_inline void return_udp(struct udphdr *udp, __u32 length)
 	udp->check = 0;
 }
 
-/* Whether the query has an OPT as its first additional record, which then begins here: it has no other records. */
+/* Whether the query's first additional record is an OPT, which then is at opt: a query has no other records before it. */
 static __always_inline bool has_opt(struct dns_header *dns, struct opt_record *opt)
 {
 	return dns->additionals && !opt->name && opt->type == bpf_htons(DNS_TYPE_OPT);
 }
 
-/* An answer to a query with EDNS has EDNS: RFC 6891, 6.1.1. */
+/* Writes the OPT record of the answer: RFC 6891, 6.1.1 wants one if the query has one. */
 static __always_inline void return_opt(struct opt_record *opt)
 {
 	opt->size = bpf_htons(OPT_SIZE);
@@ -190,7 +190,7 @@ static __always_inline void return_dns(struct dns_header *dns, bool opt)
 	dns->additionals = opt ? bpf_htons(1) : 0;
 }
 
-/* Answers in the message that begins at an offset of the frame. Returns where the answer ends, 0 when there is none. */
+/* Writes the answer into the DNS message at an offset of the frame. Returns its end, 0 when there is no answer. */
 static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __u32 end)
 {
 	__u32 question = question_end(ctx, offset + sizeof(struct dns_header), end);
@@ -211,7 +211,7 @@ static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __
 static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
 {
 	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);
-	/* The addresses of either family stand in front of the L4 header, and belong to its sum. */
+	/* In both families the addresses are just before the L4 header, and are part of its checksum. */
 	__u16 udp_sum =
 		checksum(sum_of(ctx, l4 - addresses, addresses + length) + bpf_htons(IPPROTO_UDP) + bpf_htons(length));
 	__u16 ip_sum = checksum(v6 ? 0 : sum_of(ctx, l3, sizeof(struct iphdr)));
@@ -227,9 +227,9 @@ static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4
 }
 
 /*
- * Makes a well-formed DNS query its answer. Returns the length of the frame, which the caller cuts, or 0 when there is
- * none: for a packet with IPv4 options or IPv6 extension headers, for a frame in several pieces or to a group, and when
- * the client has no port. A global function, like ipv4_options.
+ * Turns a well-formed DNS query into its answer. Returns the length of the frame, to which the caller cuts it, or 0
+ * when there is none: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to a group, and
+ * for source port 0. A global function, like ipv4_options().
  */
 __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 {
@@ -258,7 +258,7 @@ __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 	return answered;
 }
 
-/* Answers a DNS query. The answer is counted beside the query, with the bytes sent. */
+/* Answers a DNS query. Counts the answer, with the bytes sent, apart from the query. */
 static __always_inline int answer(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 length = make_reply(ctx, p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Samples: packets that user space gets to see. */
+/* Samples: packets that are copied to user space. */
 #pragma once
 
 #include "clock.h"
@@ -8,7 +8,7 @@
 #include "throttle.h"
 #include "verifier.h"
 
-/* Whether any rule hands out samples. Constant from load on: without one, take_sample() is left out. */
+/* Whether any rule takes samples. Constant from load on; when false, take_sample() is removed. */
 const volatile bool sampling;
 
 enum {
@@ -33,7 +33,7 @@ struct {
 	__uint(max_entries, 256 << 10);
 } samples SEC(".maps");
 
-/* What a CPU has handed out. */
+/* The sampling state of a CPU. */
 struct sampler {
 	__u64 next; /* when the next sample is due, in nanoseconds: a generic cell rate algorithm (ITU-T I.371) */
 	__u64 lost; /* samples that were above the rate, or found the ring full */
@@ -47,8 +47,8 @@ struct {
 } samplers SEC(".maps");
 
 /*
- * One in 2^32 / traffic_share of all packets is handed out as well, whatever decides it, for user space to see what comes. 0: none is.
- * Constant from load on.
+ * One in 2^32 / traffic_share of all packets is sampled as well, whatever decides it, so that user space sees the
+ * traffic. 0 means none. Constant from load on.
  */
 const volatile __u32 traffic_share;
 
@@ -82,7 +82,7 @@ static __always_inline bool fill_sample(struct xdp_md *ctx, __u64 now, struct sa
 	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
 }
 
-/* Hands a packet to user space through a ring, within the rate of a CPU. */
+/* Copies a packet to user space through a ring buffer, within the rate of a CPU. */
 static __always_inline void hand_out(struct xdp_md *ctx, void *ring, void *samplers_of_ring, __u64 now, __u32 decision)
 {
 	__u32 key = 0;
@@ -106,7 +106,7 @@ static __always_inline void hand_out(struct xdp_md *ctx, void *ring, void *sampl
 	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-/* Hands out a packet of a rule that says so. A global function, like ipv4_options. */
+/* Samples a packet for a rule. A global function, like ipv4_options(). */
 __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
 	if (p)
@@ -114,14 +114,14 @@ __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decisio
 	return 0;
 }
 
-/* Hands out a packet as one of all that come. It changes nothing of what becomes of the packet. The generated entry calls it, too. */
+/* Samples a packet of the traffic. The verdict does not change. The generated entry calls it too. */
 __noinline __u32 sample_traffic(struct xdp_md *ctx, __u32 decision)
 {
 	hand_out(ctx, &traffic, &traffic_samplers, bpf_ktime_get_ns(), decision);
 	return 0;
 }
 
-/* Draws packets for sample_traffic() at random. */
+/* Chooses packets for sample_traffic() at random. */
 static __always_inline void watch_traffic(struct xdp_md *ctx, __u32 decision)
 {
 	if (traffic_share && bpf_get_prandom_u32() < traffic_share)

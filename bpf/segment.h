@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Segments to a protected service, out of the generated entry: it has found that the frame is usual (internal/codegen/xdp/entry), and
- * which protection it is for. Most of a flood of ACKs is refused with what the frame has, all else goes to protect() without
- * the parsers, the classes and the rules of general().
+ * TCP segments to a protected service, called by the generated entry. The entry has found that the frame is usual
+ * (internal/codegen/xdp/entry), and the protection of its service. Most of a flood of ACKs is dropped with the data of
+ * the frame alone. All other segments go to protect(), without the parsers, the classes and the rules of general().
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct segment {
 	__u32 left;   /* of which so much is the TCP header and what follows it */
 };
 
-/* Reads what stands before the TCP header, and the ports. Returns false for what the entry has not found to be usual. */
+/* Reads the headers before TCP, and the ports. Returns false for a frame that the entry did not find to be usual. */
 static __always_inline bool read_segment(struct segment *s, void *data, void *end, bool v6)
 {
 	struct ethernet *eth = data;
@@ -68,14 +68,14 @@ static __always_inline bool read_segment(struct segment *s, void *data, void *en
 	return true;
 }
 
-/* Options of a segment that has timestamps alone, as RFC 7323, appendix A, wants them to stand. */
+/* The options of a segment with timestamps only, in the layout of RFC 7323, appendix A. */
 struct usual_timestamps {
 	__be32 begin;
 	__be32 tsval;
 	__be32 tsecr;
 };
 
-/* Reads what a cookie needs. Returns false for other options than timestamps, and for a header of which a part is missing. */
+/* Reads the timestamps for a cookie. Returns false if there are other options, or if a part of the header is missing. */
 static __always_inline bool read_usual_timestamps(struct segment *s, void *end, struct syn_options *o)
 {
 	struct usual_timestamps *t = (void *)(s->tcp + 1);
@@ -91,7 +91,7 @@ static __always_inline bool read_usual_timestamps(struct segment *s, void *end, 
 	return true;
 }
 
-/* Whether nothing but a cookie could have a segment of no flow pass: cookies are on, and this CPU may not ask the kernel. */
+/* Whether only a cookie could let a segment of no flow pass: cookies are on, and this CPU may not ask the kernel now. */
 static __always_inline bool only_cookies(__u32 protection, __u64 now)
 {
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &protection);
@@ -102,7 +102,7 @@ static __always_inline bool only_cookies(__u32 protection, __u64 now)
 	       exceeds_rate(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
-/* Whether a segment surely brings back no cookie. A function of its own to the verifier. */
+/* Whether a segment certainly brings back no valid cookie. A global function. */
 __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -114,9 +114,9 @@ __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
 }
 
 /*
- * Refuses a segment with ACK and without SYN, RST or FIN, of no flow that is known, to a service with METHOD_HOST, if nothing lets it
- * pass. hash is that of its flow, slot counts what is refused so. Returns whether it did; if not, nothing has changed, and protect() is
- * to decide.
+ * Refuses a segment with ACK and without SYN, RST or FIN, of no known flow, to a service with METHOD_HOST, if nothing
+ * lets it pass. hash is that of its flow; slot counts refused segments. Returns whether it was refused. If not, nothing
+ * has changed, and protect() decides.
  */
 static __always_inline bool refuse_segment(struct xdp_md *ctx, bool v6, __u32 protection, __u32 slot, __u64 hash)
 {
@@ -130,14 +130,14 @@ static __always_inline bool refuse_segment(struct xdp_md *ctx, bool v6, __u32 pr
 	return true;
 }
 
-/* What is done with such a segment. internal/codegen/xdp/entry/protect.go knows the values. */
+/* The decision about such a segment. The values are also in internal/codegen/xdp/entry/protect.go. */
 enum segment_outcome {
 	SEGMENT_OTHER, /* protect() is to decide */
 	SEGMENT_OPEN,  /* it passes: it is of an open connection */
 	SEGMENT_REFUSED,
 };
 
-/* What the generated entry says of a segment in one number: as many arguments as a function takes are few. */
+/* The arguments of the generated entry in one number, because a BPF function takes five arguments. */
 enum {
 	SEGMENT_PROTECTION =
 		8,         /* above the states that are open, a bit each: the number of its protection, of 8 bits */
@@ -155,8 +155,8 @@ static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 h
 }
 
 /*
- * Decides such a segment for the generated entry, with no call but for a cookie, as each return is dear where it is hardened: by both IPv4
- * addresses or a hash of IPv6 addresses, and by the ports, as find_open_flow4() and find_open_flow6() take them. Both are functions to the verifier.
+ * Decides such a segment for the generated entry. It calls another function only for a cookie, because each return is expensive where
+ * returns are hardened. `pair` or `addresses`, and `ports`, are those of find_open_flow4() and find_open_flow6(). Global functions.
  */
 __noinline __u32 decide_segment4(struct xdp_md *ctx, __u64 pair, __u64 ports, __u64 what)
 {
@@ -169,8 +169,8 @@ __noinline __u32 decide_segment6(struct xdp_md *ctx, __u64 addresses, __u64 port
 }
 
 /*
- * Counts a decision that has DECISION_PROTECTED, and does what protect() says of the packet, which carries no question. Returns an
- * enum xdp_action. A function of its own to the verifier.
+ * Counts a decision with DECISION_PROTECTED, and calls protect() for its packet, which carries no question. Returns an
+ * enum xdp_action. A global function.
  */
 __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash, a keyed hash that one who does not have the key cannot forge (Aumasson and Bernstein, SipHash: a fast
- * short-input PRF, 2012): SipHash-2-4, and SipHash-1-3 where time counts and a forgery would do little. Words are in the
- * host's byte order, which is little endian, as that of SipHash.
+ * SipHash, a keyed hash that cannot be forged without the key (Aumasson and Bernstein, SipHash: a fast short-input PRF,
+ * 2012). SipHash-2-4, and SipHash-1-3 where time counts and a forgery would do little harm. Words are in the host's
+ * byte order, which is little endian, as SipHash has them.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ static __always_inline struct siphash siphash_begin(const __u64 key[2])
 	return h;
 }
 
-/* Takes the next 8 bytes, in so many rounds. */
+/* Adds the next 8 bytes, with this number of rounds. */
 static __always_inline void siphash_compress(struct siphash *h, __u64 word, __u32 rounds)
 {
 	h->d ^= word;
@@ -52,7 +52,7 @@ static __always_inline void siphash_compress(struct siphash *h, __u64 word, __u3
 	h->a ^= word;
 }
 
-/* Returns the hash, after so many rounds. */
+/* Returns the hash, after this number of final rounds. */
 static __always_inline __u64 siphash_finish(struct siphash *h, __u32 rounds)
 {
 	h->c ^= 0xff;
@@ -62,20 +62,20 @@ static __always_inline __u64 siphash_finish(struct siphash *h, __u32 rounds)
 	return h->a ^ h->b ^ h->c ^ h->d;
 }
 
-/* Takes the next 8 bytes of SipHash-2-4. */
+/* Adds the next 8 bytes to a SipHash-2-4. */
 static __always_inline void siphash_add(struct siphash *h, __u64 word)
 {
 	siphash_compress(h, word, 2);
 }
 
-/* Takes what is left, up to 7 bytes, and returns the hash. length is that of the whole text. */
+/* Adds the remaining bytes, up to 7, and returns the hash. length is that of the whole text. */
 static __always_inline __u64 siphash_end(struct siphash *h, __u64 rest, __u32 length)
 {
 	siphash_compress(h, rest | (__u64)length << 56, 2);
 	return siphash_finish(h, 4);
 }
 
-/* The same two of SipHash-1-3. */
+/* The same two functions for SipHash-1-3. */
 static __always_inline void siphash13_add(struct siphash *h, __u64 word)
 {
 	siphash_compress(h, word, 1);

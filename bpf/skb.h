@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs at the tc hook know of a packet. They see it as the kernel keeps it, in pieces and without its outer
- * VLAN tag, and look at few: so they read copies of the headers.
+ * Parsers of the programs at the tc hook. A packet there is an skb, in pieces and without its outer VLAN tag. These
+ * programs look at few packets, so the parsers read copies of the headers.
  */
 #pragma once
 
 #include "packet.h"
 #include "parse.h"
 
-/* enum tcx_action_base of linux/bpf.h, which is not in the headers of all systems that this is compiled on. */
+/* enum tcx_action_base of linux/bpf.h. The headers of some systems do not have it. */
 enum {
 	TCX_NEXT = -1,
 	TCX_DROP = 2,
 };
 
-/* The EtherType, behind up to two VLAN tags, and where its header begins. Most tags are not in the data here. */
+/* The EtherType behind up to two VLAN tags, and the offset behind it. Most tags are not in the data here. */
 static __always_inline __be16 skb_ethernet(struct __sk_buff *skb, __u32 *at)
 {
 	struct ethernet eth;
@@ -38,8 +38,8 @@ static __always_inline __be16 skb_ethernet(struct __sk_buff *skb, __u32 *at)
 }
 
 /*
- * Returns where the L4 header begins, 0 when there is none. IP says 0 of a length that is too large for it, that of TCP
- * segments yet to be cut.
+ * Returns the offset of the L4 header, 0 when there is none. The length in the IPv4 header is 0 if it does not fit, as
+ * in TCP packets that the kernel has yet to segment.
  */
 static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, __u32 at)
 {
@@ -56,8 +56,8 @@ static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, _
 }
 
 /*
- * Skips the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. A
- * global function, for which the arguments might be null.
+ * Skips the extension headers, the first of which would be at an offset. Returns the offset of the L4 header, 0 when
+ * there is none. A global function: the verifier assumes that the arguments may be null.
  */
 __noinline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
 {
@@ -98,7 +98,7 @@ static __always_inline __u32 skb_ipv6(struct __sk_buff *skb, struct packet *p, _
 	return skb_extensions(skb, p, at + sizeof(ip));
 }
 
-/* Returns where the IP header begins. */
+/* Returns the offset of the IP header. */
 static __always_inline __u32 skb_ip(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 at = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SYNs: what their options say, and the SYN-ACK that a SYN becomes in place. It is written from scratch behind the VLAN
- * tags, without IP options and extension headers, and has no option that the SYN had not: so it is never longer.
+ * The options of SYNs, and the SYN-ACK that replaces a SYN in its frame. The SYN-ACK is written anew behind the VLAN
+ * tags, without IP options and extension headers, and has no option that the SYN lacked. So it is never longer.
  *
- * The checksum of the SYN is not looked at: many devices of virtual machines hand on frames that have only a part of it,
- * and the client discards an answer to what it has not asked.
+ * The checksum of the SYN is not verified: many virtual devices hand on frames with a partial checksum, and a client
+ * discards a SYN-ACK to a SYN that it did not send.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ enum {
 
 #define OPTION_WORD(a, b, c, d) ((__u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 
-/* What a SYN-ACK says. */
+/* The fields of a SYN-ACK. */
 struct syn_ack {
 	struct syn_options options;
 	__u32 seq;
@@ -41,7 +41,7 @@ static __always_inline __u32 read_word(__u8 *at)
 	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
 }
 
-/* Notes an option that is whole, of so many bytes. */
+/* Records an option of this size, which is complete. */
 static __always_inline void note_option(struct syn_options *o, __u8 *option, int size, void *end)
 {
 	switch (*option) {
@@ -80,8 +80,8 @@ static __always_inline void read_usual(struct usual_options *from, struct syn_op
 }
 
 /*
- * Reads the options of a TCP header. What is behind one that is malformed counts as not there, as for the kernel. A global
- * function, like ipv4_options, for which the arguments might be null. Always returns 0.
+ * Reads the options of a TCP header. Like the kernel, it ignores the options behind a malformed one. A global function,
+ * like ipv4_options(): the verifier assumes that the arguments may be null. Always returns 0.
  */
 __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
 {
@@ -109,8 +109,8 @@ __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_o
 }
 
 /*
- * Reads the timestamps of a packet that is no SYN, where all there is stands as RFC 7323, appendix A, wants it, as it
- * mostly does. Returns whether that is so.
+ * Reads the timestamps of a packet that is no SYN, if its options have the layout of RFC 7323, appendix A, as most
+ * have. Returns whether they have.
  */
 static __always_inline bool read_timestamps(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
 {
@@ -128,7 +128,7 @@ static __always_inline bool read_timestamps(struct xdp_md *ctx, struct packet *p
 	return true;
 }
 
-/* A place to write 32-bit words to, and the sum of those that were, in their own byte order (RFC 1071). */
+/* A position to write 32-bit words to, and the sum of the words written, as they are in memory (RFC 1071). */
 struct writer {
 	__be32 *at;
 	void *end;
@@ -154,7 +154,7 @@ static __always_inline void put_address(struct writer *w, struct address a, bool
 	put_word(w, a.lo);
 }
 
-/* Bytes of TCP options. Each is filled up to words, which the SYN's own had space for, too. */
+/* The size of the TCP options in bytes. Each option is padded to 32-bit words, for which the SYN's own had space too. */
 static __always_inline __u32 options_size(struct syn_options *o)
 {
 	__u32 size = o->mss ? 4 : 0;
@@ -179,7 +179,7 @@ static __always_inline void put_options(struct writer *w, struct syn_options *o)
 		put_word(w, OPTION_WORD(OPTION_NOP, TCP_OPTION_WSCALE, 3, 0) | o->wscale);
 }
 
-/* What stands before the addresses. Returns the sum, which is that of IPv4's header so far. */
+/* Writes the IP header up to the addresses. Returns the sum, which for IPv4 is that of the header so far. */
 static __always_inline __u64 put_ip(struct writer *w, bool v6, __u32 tcp)
 {
 	if (v6) {
@@ -193,7 +193,7 @@ static __always_inline __u64 put_ip(struct writer *w, bool v6, __u32 tcp)
 	return w->sum;
 }
 
-/* Writes the TCP header, and what the pseudo header adds to its sum. */
+/* Writes the TCP header, and adds the pseudo header to its sum. */
 static __always_inline void put_tcp(struct writer *w, struct packet *p, struct syn_ack *a, __u32 size)
 {
 	__u32 flags = TCP_SYN | TCP_ACK | (a->options.ecn ? TCP_ECE : 0);
@@ -208,8 +208,8 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 }
 
 /*
- * Writes the headers from IP on, and their sums. size is that of the TCP header in bytes. Where both headers begin is said beside the
- * writer: its comparisons with the end make the verifier forget that their first bytes are in the frame.
+ * Writes the headers from IP on, and their checksums. size is that of the TCP header in bytes. ip and tcp are arguments
+ * beside the writer: after its comparisons with the end, the verifier forgets that their first bytes are in the frame.
  */
 static __always_inline void put_syn_ack(struct writer *w, struct iphdr *ip, struct tcphdr *tcp, struct packet *p,
 					struct syn_ack *a, bool v6, __u32 size)
@@ -227,9 +227,9 @@ static __always_inline void put_syn_ack(struct writer *w, struct iphdr *ip, stru
 }
 
 /*
- * Makes the headers from IP on those of a SYN-ACK. Returns the length of the frame, 0 when there is no answer. The verifier has to see
- * that nothing is written behind the end of the frame: where all that can be written has space, one comparison is enough. v6 and roomy
- * are constants.
+ * Replaces the headers from IP on by those of a SYN-ACK. Returns the length of the frame, 0 when there is no answer.
+ * The verifier must see that every write is inside the frame: if the frame has space for the longest headers (roomy),
+ * one comparison is enough. v6 and roomy are constants.
  */
 static __always_inline __u32 write_syn_ack(void *data, void *end, struct packet *p, struct syn_ack *a, bool v6,
 					   bool roomy)
@@ -248,9 +248,9 @@ static __always_inline __u32 write_syn_ack(void *data, void *end, struct packet 
 }
 
 /*
- * Makes a SYN the SYN-ACK that answers it. Returns the length of the frame, which the caller cuts, or 0 when there is
- * none: to a frame to a group, and to one whose headers the driver has put into several pieces. Like ipv4_options a
- * global function.
+ * Turns a SYN into its SYN-ACK. Returns the length of the frame, to which the caller cuts it, or 0 when there is none:
+ * for a frame to a group, and for one whose headers the driver has put into several buffers. A global function, like
+ * ipv4_options().
  */
 __noinline __u32 make_syn_ack(struct xdp_md *ctx, struct packet *p, struct syn_ack *a)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Limits how often the program does something costly. What packets may do is limited by limit.h. */
+/* Limits how often the program does something expensive. Packets are limited by limit.h. */
 #pragma once
 
 #include "kernel.h"
@@ -11,8 +11,8 @@ static __always_inline bool exceeds_rate(__u64 *next, __u64 now, __u64 interval,
 }
 
 /*
- * Whether one more event is within a rate. interval is the time between two events, burst how many more may come at once,
- * next when the next one is due: a generic cell rate algorithm (ITU-T I.371). Times are in nanoseconds.
+ * Whether one more event is within a rate; if so, it is charged. interval is the time between two events, burst how many more
+ * may come at once, next the time of the next one: a generic cell rate algorithm (ITU-T I.371). Times are in nanoseconds.
  */
 static __always_inline bool within_rate(__u64 *next, __u64 now, __u64 interval, __u64 burst)
 {

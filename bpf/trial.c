@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a device runs while a policy is on trial: the new generation until a deadline, the old one from then on. The
- * choice is made here, for each packet, so that it needs no process. A device that a generation does not have has the
- * empty slot in its place, and so passes everything while that generation is in force, as if nothing were attached.
+/* The program of a device while a policy is on trial. It runs the new generation until a deadline, and the old one from
+ * then on. It chooses for each packet, so no process is needed. If a generation lacks the device, its slot is empty:
+ * then every packet passes while that generation is in force, as if nothing were attached.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -17,8 +17,8 @@ enum slot {
 const volatile __u32 during = SLOT_NONE; /* before the deadline */
 const volatile __u32 after = SLOT_NONE;
 
-/* A prog array takes only programs of one kind: those that know frames in pieces, or those that do not. The kernel
- * empties it when the last file or descriptor of it is gone, whether or not a program uses it: it stays pinned. */
+/* A prog array takes only programs of one kind: with or without support for multi-buffer frames. The kernel empties it
+ * when its last reference from user space is gone, even if a program uses it: so it stays pinned. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, SLOTS);
@@ -40,7 +40,7 @@ struct {
 	__type(value, struct term);
 } term SEC(".maps");
 
-/* Goes on to the program of the generation in force, and returns only when that has none. */
+/* Tail-calls the program of the generation in force; returns only if that slot is empty. */
 static __always_inline void run_generation(void *ctx)
 {
 	__u32 first = 0;
@@ -61,14 +61,14 @@ SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
 /* TCX_NEXT of linux/bpf.h: as if nothing were attached. */
 #define NEXT (-1)
 
-/* The same for what XDP has passed: generations that protect services of this host have a program for that too. */
+/* The same for packets that XDP has passed: generations that protect services of this host have a program for them. */
 SEC("tcx/ingress") int ingress_trial(struct __sk_buff *skb)
 {
 	run_generation(skb);
 	return NEXT;
 }
 
-/* And for what leaves, which those with a guard have. */
+/* The same for packets that leave: generations with a guard have a program for them. */
 SEC("tcx/egress") int egress_trial(struct __sk_buff *skb)
 {
 	run_generation(skb);

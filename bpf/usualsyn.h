@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The answer to a usual SYN, out of the generated entry: while cookies are on, a SYN without data whose options are those of Linux and
- * Android is answered here, with half the instructions that protect() takes for it. The functions are those of protect(), with what is
- * known of such a SYN as constants, so nothing of it is put into memory.
+ * The answer to a usual SYN, called by the generated entry. While cookies are on, a SYN without data that has the
+ * options of Linux and Android is answered here, with half the instructions of protect(). The functions are those of
+ * protect(); known properties of such a SYN are constants, so they are not stored in memory.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ enum {
 	USUAL_SYN = sizeof(struct tcphdr) + sizeof(struct usual_options), /* bytes of TCP header */
 };
 
-/* The options, NULL where they are others, or where a byte follows them. */
+/* The options of a segment, or NULL if they are not the usual ones or if data follows them. */
 static __always_inline struct usual_options *usual_options_of(struct segment *g, void *end)
 {
 	struct usual_options *o = (void *)(g->tcp + 1);
@@ -34,7 +34,7 @@ static __always_inline struct usual_options *usual_options_of(struct segment *g,
 	return o;
 }
 
-/* Whether SYNs are answered with cookies that say all of the usual options, and that need not be noted again. */
+/* Whether SYNs are answered with cookies that encode all usual options, and the time of cookies need not be extended. */
 static __always_inline bool answers_surely(struct protection *pr, struct protection_state *s, __u64 now)
 {
 	const __u32 all = OFFER_WSCALE | OFFER_SACK | OFFER_TIMESTAMPS;
@@ -42,7 +42,7 @@ static __always_inline bool answers_surely(struct protection *pr, struct protect
 	return (pr->offers & all) == all && !is_resting(s, now) && surely_active(s, now);
 }
 
-/* Whether no flow of a packet is noted. Notes the hash of its flow. Buckets are swept by protect(), to which all others go. */
+/* Whether the flow table has no flow of a packet. Stores the flow's hash in p. Buckets are swept by protect(), for other packets. */
 static __always_inline bool is_surely_new(struct packet *p)
 {
 	__u64 hash = flow_hash(p);
@@ -62,7 +62,7 @@ static __always_inline void read_usual_packet(struct packet *p, struct segment *
 	p->bytes = end - data;
 }
 
-/* Makes a usual SYN its SYN-ACK, which is as long. */
+/* Turns a usual SYN into its SYN-ACK, which has the same length. */
 static __always_inline void answer_usual_options(struct packet *p, struct segment *g, struct usual_options *options,
 						 struct protection *pr, bool v6)
 {
@@ -114,8 +114,8 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, __u32 decis
 }
 
 /*
- * Answers a SYN without other flags to a service with METHOD_HOST, counts it, with a decision as protect_segment() has it, and returns
- * an enum xdp_action; or SYN_OTHER. number is that of the protection. A function of its own to the verifier.
+ * Answers a SYN without other flags to a service with METHOD_HOST, and counts it. decision is as for protect_segment(),
+ * number that of the protection. Returns an enum xdp_action, or SYN_OTHER. A global function.
  */
 __noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, __u32 number)
 {

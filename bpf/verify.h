@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which clients are known to be who they say they are: those whose address was answered over TCP, which egress.h notes,
- * and those whose query has a cookie that the server made for them (RFC 7873, RFC 9018).
+ * Verified clients: those whose address was answered over TCP, which egress.h records, and those whose query has a
+ * cookie that the server made for them (RFC 7873, RFC 9018).
  */
 #pragma once
 
@@ -16,7 +16,7 @@ enum {
 	GUARD_OBSERVE = 2, /* but what exceeds the limit is only counted */
 };
 
-/* What guards a service. internal/compile/guard.go fills this map and the next. */
+/* The configuration of a guard. internal/codegen/xdp/guard.go fills this map and the next. */
 struct guard {
 	__u64 secrets[MAX_SECRETS][2];
 	__u32 num_secrets;
@@ -43,8 +43,8 @@ struct {
 } guard_ports SEC(".maps");
 
 /*
- * Until when an IPv4 address or an IPv6 /64 is verified, in seconds of CLOCK_MONOTONIC. Only an established connection
- * adds to it, so random sources push nobody out. User space sets the size.
+ * The time until which an IPv4 address or an IPv6 /64 is verified, in seconds of CLOCK_MONOTONIC. Only an established
+ * connection adds an entry, so forged sources displace none. User space sets the size.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -60,8 +60,8 @@ const volatile bool guarded;
 const volatile bool verify_cookies;
 
 /*
- * The guard of a port, as in struct packet. The compiler must not leave out the comparison with PORT_NONE: it knows that a port
- * whose bytes were swapped has 16 bits, and the verifier of Linux 6.12 does not.
+ * The guard of a port, as in struct packet. opaque() keeps the comparison with PORT_NONE: LLVM knows that a port with
+ * swapped bytes has 16 bits, but the verifier of Linux 6.12 does not.
  */
 static __always_inline struct guard *guard_of(__u64 port)
 {
@@ -75,7 +75,7 @@ static __always_inline struct guard *guard_of(__u64 port)
 	return bpf_map_lookup_elem(&guards, &number);
 }
 
-/* What stands for a client in `verified`: in IPv6 all of a /64 belongs to one. */
+/* The key of a client in `verified`: the address for IPv4, the /64 for IPv6, which belongs to one client. */
 static __always_inline struct address client_of(struct address a, __u32 family)
 {
 	if (family)
@@ -112,9 +112,9 @@ enum {
 };
 
 /*
- * Whether a cookie is of the present, by serial number arithmetic (RFC 1982). BPF has no CLOCK_REALTIME, which cookies
- * count by. CLOCK_TAI is ahead of it by 37 s where somebody told the kernel, else by 0: of no weight in an hour. A
- * question may ask at another time.
+ * Whether the time of a cookie is valid, by serial number arithmetic (RFC 1982). Cookies count by CLOCK_REALTIME, which
+ * BPF lacks. CLOCK_TAI is ahead of it by 37 s if the kernel was told so, else by 0, which does not matter for a
+ * validity of an hour. A question may set another time.
  */
 static __always_inline bool cookie_timely(struct packet *p, struct cookie *c)
 {
@@ -124,7 +124,7 @@ static __always_inline bool cookie_timely(struct packet *p, struct cookie *c)
 	return age >= -COOKIE_FUTURE && age <= COOKIE_PAST;
 }
 
-/* The hash of RFC 9018, 4.4: of all before it in the cookie, and of the client's address in network byte order. */
+/* The hash of RFC 9018, 4.4: over the cookie up to the hash, and the client's address in network byte order. */
 static __always_inline __u64 cookie_hash(struct packet *p, struct cookie *c, const __u64 secret[2])
 {
 	struct siphash h = siphash_begin(secret);
@@ -151,8 +151,8 @@ static __always_inline bool cookie_valid(struct xdp_md *ctx, struct packet *p, s
 }
 
 /*
- * Whether the client that sent a query to a guarded service is verified. cookie is where the data of the COOKIE option
- * begins in the frame, 0 when there is none, and length how long it is. A global function.
+ * Whether the client of a query to a guarded service is verified. cookie is the offset of the COOKIE option's data in
+ * the frame, 0 without that option, and length its length. A global function.
  */
 __noinline __u32 client_verified(struct xdp_md *ctx, struct packet *p, __u32 cookie, __u32 length)
 {

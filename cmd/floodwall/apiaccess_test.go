@@ -57,6 +57,11 @@ func (s someone) asks(t *testing.T, socket, method, path string) (status int, bo
 		args = append(args, "--header", "Content-Type: application/json", "--data", "[]")
 	}
 	out, _ := exec.Command("setpriv", args...).Output()
+	return statusOf(out)
+}
+
+// statusOf reads what curl prints whose last line is the status, 0 when there was no answer.
+func statusOf(out []byte) (status int, body string) {
 	end := strings.LastIndex(string(out), "\n") + 1
 	fmt.Sscan(string(out[end:]), &status)
 	return status, string(out[:end])
@@ -68,7 +73,18 @@ func questionOf(r api.Route) (method, path string) {
 	if r.Type == "text/event-stream" {
 		path += "?after=none"
 	}
+	if slices.ContainsFunc(r.Query, func(p api.Parameter) bool { return p.Name == "for" }) {
+		path += "?for=100ms"
+	}
 	return r.Method, "/v1" + path
+}
+
+// questionBody is the body of such a request: JSON that no route takes.
+func questionBody(method string) []byte {
+	if method == http.MethodPost {
+		return []byte("[]")
+	}
+	return nil
 }
 
 // TestAuthorisation asks every route as root, as a member of the group floodwall and as somebody else, on both sockets.
@@ -87,11 +103,7 @@ func TestAuthorisation(t *testing.T) {
 	for _, r := range api.Routes() {
 		method, path := questionOf(r)
 		for _, socket := range []string{readSocket, controlSocket} {
-			var body []byte
-			if method == http.MethodPost {
-				body = []byte("[]")
-			}
-			own, err := request(client(socket), method, path, body)
+			own, err := request(client(socket), method, path, questionBody(method))
 			if err != nil {
 				t.Fatalf("%s %s on %s: %v", method, path, socket, err)
 			}
@@ -106,11 +118,9 @@ func TestAuthorisation(t *testing.T) {
 			if want := own.status; socket == readSocket && status != want || socket == controlSocket && status != 0 {
 				t.Errorf("%s %s as a member on %s: %d, want %d (0 on the control socket): %s", method, path, socket, status, want, said)
 			}
-		}
-	}
-	for _, socket := range []string{readSocket, controlSocket} {
-		if status, body := other.asks(t, socket, http.MethodGet, "/v1/status"); status != 0 {
-			t.Errorf("somebody else reaches %s: %d %s", socket, status, body)
+			if status, said := other.asks(t, socket, method, path); status != 0 {
+				t.Errorf("%s %s as somebody else on %s: %d %s", method, path, socket, status, said)
+			}
 		}
 	}
 	if err := os.Chmod(controlSocket, 0o666); err != nil {

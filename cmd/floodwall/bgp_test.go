@@ -79,15 +79,18 @@ func (r *upstreamRouter) table() string {
 	return string(out)
 }
 
-// has waits until the router has a route, or has it no more.
-func (r *upstreamRouter) has(route string, want bool) {
+// has waits until the router has a route, or has it no more. It returns a time at which that was not so yet, if it was seen.
+func (r *upstreamRouter) has(route string, want bool) (notYet time.Time) {
 	r.t.Helper()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(3 * time.Minute)
+	notYet = time.Now()
 	for {
+		looked := time.Now()
 		out := r.table()
 		if !strings.HasPrefix(out, "birdc:") && strings.Contains(out, route) == want {
-			return
+			return notYet
 		}
+		notYet = looked
 		if time.Now().After(end) {
 			r.t.Fatalf("the router has %q: want %t:\n%s", route, want, out)
 		}

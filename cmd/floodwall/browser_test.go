@@ -131,7 +131,7 @@ func (b *browser) shows(id, want string) {
 // until waits until something is so.
 func (b *browser) until(what string, is func() bool) {
 	b.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.Fatalf("waiting until %s; the page:\n%s", what, value[string](b, "document.body.innerText"))
 		}

@@ -190,7 +190,7 @@ func hostileUser(t *testing.T, url, state string) {
 			if !strings.Contains(err.Error(), "ermissions") {
 				t.Errorf("the server says %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the server refuses %d of %d", n, tries)
 		}
 	}

@@ -139,7 +139,7 @@ func (d *debian) kill() {
 	d.process.Process.Kill() // and with it, by --kill-child, systemd and all of its namespace
 	d.process.Wait()
 	d.process, d.systemd = nil, 0
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if exec.Command("find", d.cgroup, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+").Run() == nil {
 			return
 		}

@@ -176,7 +176,7 @@ func sendCases(t *testing.T, f fence, policy string) {
 // not, "" when all have.
 func await(t *testing.T, want map[string]uint64) (wrong string) {
 	t.Helper()
-	testutil.Eventually(10*time.Second, func() bool {
+	testutil.Eventually(time.Minute, func() bool {
 		got := decided(t)
 		wrong = ""
 		for reason, n := range want {

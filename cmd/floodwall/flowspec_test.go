@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -342,8 +345,7 @@ func (u *upstreams) packets() {
 // packetsSent is how many packets exchange sends.
 const packetsSent = 200
 
-// exchange sends packets from a port, and returns how many a server on this host got. They are sent again until clients are served or
-// the last one has come.
+// exchange sends packets from a port, and a last one from another, and returns how many a server on this host got before that.
 func (u *upstreams) exchange(server, source string, port int) int {
 	u.Helper()
 	l, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(server)})
@@ -374,8 +376,21 @@ func (u *upstreams) exchange(server, source string, port int) int {
 				return
 			}
 			defer c.Close()
+			if failed = testutil.TellFull(c); failed != nil {
+				return
+			}
+			restore, err := testutil.StayOnOneCPU() // the last packet comes last
+			if err != nil {
+				failed = err
+				return
+			}
+			defer restore()
 			for range n {
-				if _, err := c.Write([]byte(text)); err != nil {
+				_, err := c.Write([]byte(text))
+				for ; errors.Is(err, unix.ENOBUFS); _, err = c.Write([]byte(text)) {
+					time.Sleep(time.Millisecond)
+				}
+				if err != nil {
 					failed = err
 				}
 				time.Sleep(100 * time.Microsecond)

@@ -20,6 +20,9 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
+// scraped has the daemon take samples and look for attacks, too: only then the dashboard has all figures.
+var scraped = strings.Replace(monitored, "9810}", "9810, sample: 1/10}\ndetect: {baseline: learn}", 1)
+
 // monitored has all kinds of figures: rules, checks, sets, a limit that bans, and a protected service.
 const monitored = `devices: [fw0]
 default: pass
@@ -166,14 +169,14 @@ func expressions(t *testing.T, file string) (list []string) {
 }
 
 // TestPrometheus has Debian's Prometheus scrape the daemon. Its figures are the packets that were sent. Every expression of the dashboard
-// has a value, and no alert is raised. promtool raises each of them from figures in testdata. The rates agree with those of the other views.
+// has a value, and no alert is raised. promtool raises each of them from figures in testdata.
 func TestPrometheus(t *testing.T) {
 	if !inside(t) {
 		return
 	}
 	testutil.RequireTool(t, "promtool")
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, []byte(agreeing), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(scraped), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	mustFloodwall(t, "apply", file)
@@ -250,5 +253,4 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("an address in the figures:\n%s", scrape)
 		}
 	}
-	h.ratesAgree(p)
 }

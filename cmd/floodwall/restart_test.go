@@ -78,7 +78,15 @@ func TestContainerRestart(t *testing.T) {
 		}
 		must(first, "target "+target, "status")
 		first.stop()
-		must(second, "applied generation 2", "apply", "--target", target, policy)
+		// The kernel removes a network namespace some time after its last process (cleanup_net in net/core/net_namespace.c).
+		out, err := "", error(nil)
+		waitFor(t, "an apply after the namespace has ended", func() bool {
+			out, err = second.run("floodwall", "apply", "--target", target, policy)
+			return err == nil || !strings.Contains(out, "belongs to a Floodwall in another network namespace")
+		})
+		if err != nil || !strings.Contains(out, "applied generation 2") {
+			t.Fatalf("%s: apply: %v, want generation 2 in\n%s", target, err, out)
+		}
 		must(second, "target "+target, "status")
 		second.stop()
 		third := newContainer(t)

@@ -37,7 +37,9 @@ func TestTemporaryHolds(t *testing.T) {
 		stop := sendMeanwhile(t, "fw1", 5*time.Millisecond, append(packets, legitimate[0])...)
 		waitFor(t, "the flood", func() bool { return flood.Load() > 100 })
 		mustFloodwall(t, "temporary", "add", "{name: ntp, proto: udp, sport: 123, then: drop}", "--for", "1h")
-		time.Sleep(100 * time.Millisecond) // what was on its way
+		since := clients.Load()
+		waitFor(t, "what was on its way", func() bool { return clients.Load() > since+20 })
+		time.Sleep(500 * time.Millisecond) // until it is read
 		dropped := func() uint64 {         // starts no process, as it is asked often
 			list, err := operate.Host{Instance: control.Instance{Dir: datapath.DefaultDir}}.Temporary(t.Context())
 			if err != nil || len(list) != 1 {

@@ -41,6 +41,13 @@ func (p *pace) point(random *rand.Rand, command string) time.Duration {
 	return point(random, p.takes["apply"])
 }
 
+// leaves is a time that is enough for some commands on this machine, in whole seconds: least, if it is not as busy as to take longer.
+func (p *pace) leaves(least time.Duration, command string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(least, 3*p.takes[command]).Round(time.Second)
+}
+
 // trialHost is a Floodwall in a network namespace of its own.
 type trialHost struct {
 	layout

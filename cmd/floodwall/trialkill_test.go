@@ -274,19 +274,20 @@ func TestKilledEnding(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// endingTrial leaves time for the commands of a round on a busy machine.
+// endingTrial leaves time for the commands of a round.
 const endingTrial = 5 * time.Second
 
 // killEnding is one round: a trial is ended by a command that is killed. It returns how it went.
 func (h *trialHost) killEnding(command string) string {
 	h.enter("the applies before %s", command)
 	h.apply(old)
-	trial := []string{"--confirm", endingTrial.String()}
+	lasts := h.pace.leaves(endingTrial, "apply")
+	trial := []string{"--confirm", lasts.String()}
 	if command == "rollback without a trial" {
 		trial = nil
 	}
 	h.apply(next, trial...)
-	deadline := time.Now().Add(endingTrial)
+	deadline := time.Now().Add(lasts)
 	h.want("applied", next)
 	after := h.pace.point(h.random, strings.Fields(command)[0])
 	h.enter("%s killed after %v", command, after.Round(time.Millisecond))

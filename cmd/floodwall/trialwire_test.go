@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // probe is a UDP packet to a port of the host. Policies that take part in a trial are told apart by what passes.
@@ -195,18 +196,29 @@ func (w *wire) enter(format string, args ...any) {
 	w.doing, w.since = fmt.Sprintf(format, args...), time.Now()
 }
 
-func (w *wire) send(p probe, from int) error { return unix.Sendto(w.socket, p.frame(from), 0, &w.to) }
+// send sends once more what finds the queue of the other end full: the receiver waits for a CPU.
+func (w *wire) send(p probe, from int) error {
+	for {
+		if err := unix.Sendto(w.socket, p.frame(from), 0, &w.to); err != unix.ENOBUFS {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // Times to wait for a packet that should pass, and for what came before it.
 const (
-	comesWithin = 2 * time.Second
+	comesWithin = time.Minute
 	grace       = 20 * time.Millisecond
 )
 
 // ask sends each probe once, and last the one that both policies pass. It returns those that got through.
 func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
-	runtime.LockOSThread() // so that packets are likely to arrive in their order
-	defer runtime.UnlockOSThread()
+	restore, err := testutil.StayOnOneCPU() // so that packets arrive in their order
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
 	w.mu.Lock()
 	clear(w.got)
 	w.mu.Unlock()
@@ -226,6 +238,7 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 			return nil, fmt.Errorf("a packet that both policies pass does not pass: %v", last)
 		}
 	}
+	testutil.Eventually(comesWithin, w.allRead) // what came before is in the sockets, or has been read
 	time.Sleep(grace)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,9 +249,29 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	return passed, nil
 }
 
+// allRead reports whether no socket has a packet that is not read.
+func (w *wire) allRead() bool {
+	for _, s := range w.sockets {
+		waits := 0
+		raw, err := s.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { waits, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+		}
+		if err != nil || waits > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // steady sends the probes again and again, one a millisecond, until stop is closed, and returns how often each went.
 func (w *wire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int, err error) {
 	sent = map[probe]int{}
+	restore, err := testutil.StayOnOneCPU() // receive wants the packets in their order
+	if err != nil {
+		return sent, err
+	}
+	defer restore()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for i := 0; ; i++ {
@@ -257,6 +290,16 @@ func (w *wire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int,
 
 // judge compares what a stream sent with what got through: all of what both policies pass, nothing else.
 func (w *wire) judge(sent map[probe]int, pass func(probe) bool) []string {
+	testutil.Eventually(comesWithin, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for p, n := range sent {
+			if pass(p) && w.stream[p] < n {
+				return false
+			}
+		}
+		return true
+	})
 	time.Sleep(10 * grace)
 	w.mu.Lock()
 	defer w.mu.Unlock()

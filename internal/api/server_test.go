@@ -87,7 +87,7 @@ func TestBodyOfGET(t *testing.T) {
 // TestBodyThatStops sends a part of a body. When the time for it is over, there is an answer.
 func TestBodyThatStops(t *testing.T) {
 	t.Parallel()
-	address := emptyServer(t).listens(t, FromControlSocket, 100*time.Millisecond)
+	address := emptyServer(t).listens(t, FromControlSocket, 2*time.Second) // the time of the head is within it
 	status, err := says(t, address, "POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{")
 	if status != http.StatusBadRequest {
 		t.Errorf("status %d, %v, want 400", status, err)

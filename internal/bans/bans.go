@@ -17,7 +17,8 @@ import (
 const (
 	enough    = 8                // offences
 	within    = 10 * time.Second // of each other
-	mostKnown = 1 << 16          // offenders that are remembered: a flood of forged sources must not fill the memory
+	mostKnown = 1 << 16          // offenders that are remembered: a flood of forged sources must not fill the memory,
+	mostWide  = 1 << 15          // and so many wider prefixes with who offended in them
 )
 
 const (
@@ -129,11 +130,25 @@ func around(p netip.Prefix) iter.Seq2[netip.Prefix, netip.Prefix] {
 // join counts the parts of a wider prefix that have offenders, with this one.
 func (d *Detector) join(wide, part netip.Prefix, now, until time.Time) int {
 	if d.inside[wide] == nil {
+		d.makeSpaceInside()
 		d.inside[wide] = map[netip.Prefix]time.Time{}
 	}
 	d.inside[wide][part] = until
 	forgetEnded(d.inside[wide], now)
 	return len(d.inside[wide])
+}
+
+// makeSpaceInside forgets any half of the wider prefixes when there are too many: their bans hold, and one in which more offend is counted anew.
+func (d *Detector) makeSpaceInside() {
+	if len(d.inside) < mostWide {
+		return
+	}
+	for wide := range d.inside {
+		if len(d.inside) < mostWide/2 {
+			return
+		}
+		delete(d.inside, wide)
+	}
 }
 
 // offends counts an offence, and reports whether it was the last that it took.

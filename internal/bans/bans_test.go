@@ -3,6 +3,7 @@ package bans
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -177,6 +178,36 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
+}
+
+// TestMemoryOfBans has offenders everywhere in the Internet, as a forger writes them, with bans that last for a day: what is remembered of them
+// is bounded, and who offends is banned all the same.
+func TestMemoryOfBans(t *testing.T) {
+	const most = 64 << 20 // bytes
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	d, before, now := New(&addrs.Set{}), heap(), start
+	for i := range 300_000 {
+		now = now.Add(time.Millisecond)
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(1 + i>>16), byte(i >> 8), byte(i), 7}), 32)
+		banned := 0
+		for range enough {
+			if ban, ok := d.Offence(p, now, 24*time.Hour); ok && ban.Prefix == p {
+				banned++
+			}
+		}
+		if banned != 1 {
+			t.Fatalf("%s is banned %d times, want once", p, banned)
+		}
+	}
+	if grown := heap() - before; grown > most {
+		t.Errorf("the detector takes %d MB, want at most %d", grown>>20, most>>20)
+	}
+	runtime.KeepAlive(d)
 }
 
 // TestEnded bans for a minute, again and again: no more is remembered than what holds.

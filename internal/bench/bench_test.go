@@ -201,11 +201,11 @@ func TestStoppedRun(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || r == nil || len(r.Experiments) != 1 {
 		t.Fatalf("report %v, %v; want a report and %v", r, err, context.Canceled)
 	}
-	if took > 3*time.Second {
+	if took > 20*time.Second { // a window takes a minute
 		t.Errorf("it went on for %v", took)
 	}
 	checkFiles(t, r)
-	if left := before.leftovers(t, 10*time.Second); len(left) > 0 {
+	if left := before.leftovers(t, time.Minute); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

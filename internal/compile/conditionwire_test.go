@@ -215,30 +215,39 @@ func TestLimitRefills(t *testing.T) {
 	s := lower(t, conditionSets+"\n  - {name: fast, proto: udp, over: {rate: 200/s, per: from/24, burst: 20}, then: drop}")
 	frame := framesOf(t, "udp 192.0.2.1:5 > 198.51.100.1:53")[0].frame
 	for _, c := range counters(w) {
-		names, err := c.load(t, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		const sent = 600
-		last, tokens, least := began, 20.0, 0.0
-		for range sent {
-			w.send(frame)
-			now := time.Now()
-			last, tokens = now, min(20, tokens+200*now.Sub(last).Seconds())
-			if tokens >= 1 {
-				tokens, least = tokens-1, least+1
+		const sent, tries = 600, 5
+		for try := 1; ; try++ {
+			names, err := c.load(t, s)
+			if err != nil {
+				t.Fatal(err)
 			}
-			time.Sleep(500 * time.Microsecond)
+			began := time.Now()
+			last, tokens, least := began, 20.0, 0.0
+			for range sent {
+				w.send(frame)
+				now := time.Now()
+				last, tokens = now, min(20, tokens+200*now.Sub(last).Seconds())
+				if tokens >= 1 {
+					tokens, least = tokens-1, least+1
+				}
+				time.Sleep(500 * time.Microsecond)
+			}
+			elapsed := time.Since(began)
+			got := c.read(t, sent)
+			c.remove(t)
+			passed := float64(got[names(ir.Reason{Kind: ir.ReasonDefault})])
+			most := 20 + 200*elapsed.Seconds()
+			if passed > most+1 || int(passed)+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
+				t.Errorf("%s: %v passed in %v, want %.1f to %.1f; counters %v", c.name, passed, elapsed, least, most, got)
+			}
+			if passed >= least*0.95-1 {
+				break
+			}
+			if try == tries { // a receiver that waits for a CPU takes packets in later than they were sent, and more at once
+				t.Errorf("%s: %v passed in %v, want %.1f at least; counters %v", c.name, passed, elapsed, least, got)
+				break
+			}
 		}
-		elapsed := time.Since(began)
-		got := c.read(t, sent)
-		passed := float64(got[names(ir.Reason{Kind: ir.ReasonDefault})])
-		most := 20 + 200*elapsed.Seconds()
-		if passed > most+1 || passed < least*0.95-1 || int(passed)+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
-			t.Errorf("%s: %v passed in %v, want %.1f to %.1f; counters %v", c.name, passed, elapsed, least, most, got)
-		}
-		c.remove(t)
 	}
 }
 

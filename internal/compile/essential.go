@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// essential is one of the rules that stand between the services and `default: drop`: what a host needs to keep its address,
-// its neighbors and a working path MTU. They come last, so any rule of the policy overrides them. RFC 4890 says for
-// ICMPv6, RFC 2979 for ICMP, which messages a firewall must not drop.
+// essential is one of the rules between the services and `default: drop`: traffic that a host needs to keep its address, its neighbors and
+// a working path MTU. They come last, so any rule of the policy overrides them. RFC 4890 for ICMPv6 and RFC 2979 for ICMP say which
+// messages a firewall must not drop.
 type essential struct {
 	name   string // of policy.EssentialNames
 	suffix string // of the rule's name, where a name has several
@@ -24,7 +24,7 @@ type essential struct {
 	all    uint64         // of all sources together
 }
 
-// Sources that no router passes on (RFC 4291, 2.5.2 and 2.5.6).
+// Sources whose packets no router forwards (RFC 4291, 2.5.2 and 2.5.6).
 var (
 	linkLocal   = netip.MustParsePrefix("fe80::/10")
 	unspecified = netip.MustParsePrefix("::/128")
@@ -54,8 +54,8 @@ func essentials(servers []netip.Addr) []essential {
 		{name: "icmp-errors", match: policy.Match{ICMP: []policy.ICMP{
 			{Type: 3, Code: -1}, {Type: 11, Code: -1}, {Type: 12, Code: -1}}}, each: 1000, all: 10_000},
 		{name: "icmpv6-errors", match: policy.Match{ICMP: icmpv6(1, 2, 3, 4)}, each: 1000, all: 10_000},
-		// A server far away answers by a relay's address or its own, and another one may answer a host that has lost its lease. So
-		// nothing tells any of them from forgers. Forgers who do not know the host's servers do not use up their limit.
+		// A distant server answers from a relay's address or its own, and another server may answer a host that has lost its lease. So
+		// nothing tells a server from a forger. A forger who does not know the host's servers does not use up their limit.
 		{name: "dhcp", suffix: "-known", match: dhcp, from: known, all: 20},
 		{name: "dhcp", match: dhcp, all: 20},
 		// Servers and relays answer from the link (RFC 8415, 18.4); the option by which clients could send to a server far away
@@ -65,7 +65,7 @@ func essentials(servers []netip.Addr) []essential {
 	}
 }
 
-// heldSources is how many sources of essential packets are remembered at a time.
+// heldSources is the number of sources of essential packets whose limits are kept at a time.
 const heldSources = 1 << 14
 
 // limits are the usual limits of a rule.
@@ -80,7 +80,7 @@ func (e *essential) limits() (list []policy.Over) {
 	return append(list, policy.Over{Rate: e.all, Per: time.Second, Burst: e.all})
 }
 
-// essentials adds the rules: each behind one that drops what exceeds its limits.
+// essentials adds the rules, each behind a rule that drops packets above its limits.
 func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr) {
 	for _, e := range essentials(servers) {
 		i := slices.IndexFunc(said, func(s policy.Essential) bool { return s.Name == e.name })

@@ -15,14 +15,14 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// slip is how many queries over a limit there are for each that is answered: one in two, as with BIND, NSD and Knot, so
-// that a real client's second try gets through, and a flood is not answered in full.
+// slip is the number of queries over a limit for each one that is answered: one in two, as with BIND, NSD and Knot. A real client's second
+// try gets through, and a flood is not answered in full.
 const slip = 2
 
-// guard adds the rules that protect a resolver, in front of that which passes its traffic:
-//   - what is no query is dropped;
-//   - verified clients have a limit of their own;
-//   - all others are told to come back over TCP when they ask for what amplifies, or too often.
+// guard adds the rules that protect a resolver, before the rule that passes its traffic:
+// - packets that are no queries are dropped;
+// - verified clients have a limit of their own;
+// - queries of all others are answered with TC, to come back over TCP, if their answers amplify or if they come too often.
 func (l *lowering) guard(s policy.Service) error {
 	g := s.Guard
 	if g == nil {
@@ -80,8 +80,8 @@ func (l *lowering) guard(s policy.Service) error {
 	return l.guardBeside(s)
 }
 
-// replies are the limits of truncated responses to what amplifies: in all, and, of those that remain, by the prefixes that
-// queries are limited by. A victim whose address is forged so gets less than the attacker sends.
+// replies are the limits of truncated responses to queries that amplify: one in all, and for those within it one for each of the prefixes
+// by which queries are limited. So a victim whose address is forged gets less than the attacker sends.
 func replies(g *policy.Guard) (over []policy.Over) {
 	const held = 1 << 17 // prefixes: no more than what the limit in all lets by
 	if g.Replies != nil {
@@ -96,7 +96,7 @@ func replies(g *policy.Guard) (over []policy.Over) {
 	return over
 }
 
-// together is the rate of two limits for all, in a second: beyond it queries are not even answered that they are too many.
+// together is the sum of the rates of two limits, for all clients together. Queries above it are not even answered with TC.
 func together(a, b policy.Over) policy.Over {
 	perSecond := func(n uint64, o policy.Over) uint64 {
 		return uint64(float64(n) * float64(time.Second) / float64(o.Per))
@@ -106,7 +106,7 @@ func together(a, b policy.Over) policy.Over {
 	return a
 }
 
-// guardBeside adds what protects a resolver beside rules.
+// guardBeside adds the part of a guard that is not a rule.
 func (l *lowering) guardBeside(s policy.Service) (err error) {
 	g := ir.Guard{
 		Service: s.Name, Line: s.Pos.Line, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,

@@ -289,7 +289,7 @@ var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^
 // counts reads what lines with comments have counted, when it adds up to what is awaited or no longer changes.
 func (w *iptWire) counts(t *testing.T, s *subject, awaited int) map[string]int {
 	t.Helper()
-	for tries := 0; ; tries++ {
+	for tries, last := 0, 0; ; tries++ {
 		counts, sum := map[string]int{}, 0
 		for _, family := range []string{"iptables-", "ip6tables-"} {
 			for _, m := range countedLine.FindAllStringSubmatch(feed(t, s, "", family+w.backend+"-save", "-c", "-t", "raw"), -1) {
@@ -298,8 +298,11 @@ func (w *iptWire) counts(t *testing.T, s *subject, awaited int) map[string]int {
 				sum += n
 			}
 		}
-		if sum == awaited || tries == 20 {
+		if sum == awaited || tries == 50 {
 			return counts
+		}
+		if sum != last {
+			last, tries = sum, 0
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -77,8 +77,8 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	return l.program, l.notes, nil
 }
 
-// structural switches the checks on that the program's meaning rests on, and notes those of them that the policy names to be
-// off, or to count only.
+// structural switches on the checks on which the program's meaning rests, and adds notes on those that the policy switches off or to
+// counting.
 func (l *lowering) structural(named packet.CheckSet) {
 	p := l.program
 	var against []ir.Structural
@@ -115,7 +115,7 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 	return append(errs, tooDynamic(p)...)
 }
 
-// placed are the errors of something in a policy, one for each line of its file that is wrong, at its place in the policy.
+// placed gives errors about a part of a policy their place in it: one error for each wrong line of a list file.
 func placed(file string, at policy.Pos, what string, err error) (out policy.Errors) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
@@ -130,7 +130,7 @@ func placed(file string, at policy.Pos, what string, err error) (out policy.Erro
 	return policy.Errors{mistake}
 }
 
-// beside is a path in a policy, which counts from the policy's directory.
+// beside resolves a path in a policy, which is relative to the policy's directory.
 func beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -138,11 +138,11 @@ func beside(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// maxDynamic is how many entries all dynamic sets can hold together. Each takes a bucket of 64 bytes, so this is 4 GB
-// when the sets' sizes are powers of two, and less than twice that otherwise.
+// maxDynamic is the largest number of entries of all dynamic sets together. An entry takes a bucket of 64 bytes: 4 GB if the sizes of the
+// sets are powers of two, and less than twice that otherwise.
 const maxDynamic = 64_000_000
 
-// tooDynamic is the error of dynamic sets that together ask for more memory than any host should give.
+// tooDynamic is the error for dynamic sets that together would take too much memory.
 func tooDynamic(p *policy.Policy) policy.Errors {
 	var names []string
 	var last policy.Pos
@@ -222,7 +222,7 @@ func (l *lowering) localSet() int {
 	return l.local
 }
 
-// maxLocal is how many addresses of its own a host can have.
+// maxLocal is the largest number of a host's own addresses.
 const maxLocal = 4096
 
 func (l *lowering) dynamicSets() int {
@@ -291,8 +291,8 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 	return i
 }
 
-// services adds a rule that passes each service to those it is for and, after all of them, one that closes each
-// restricted service to all others. So two services may share a port, for different sources.
+// services adds a rule that passes each service to its clients and, after all of these, a rule for each restricted service that drops it
+// for all others. So two services may share a port, for different sources.
 func (l *lowering) services(services []policy.Service) error {
 	l.tracked(services)
 	for _, s := range services {
@@ -319,8 +319,8 @@ func (l *lowering) services(services []policy.Service) error {
 	return nil
 }
 
-// tracked adds the stateful rules that go before services with `track: true`: what belongs to a connection passes,
-// whoever began it, and what claims to belong to one of theirs but does not is dropped.
+// tracked adds the stateful rules before services with `track: true`. Packets of a connection pass, whichever side began it. Packets that
+// claim a connection of such a service without having one are dropped.
 func (l *lowering) tracked(services []policy.Service) {
 	var ports []policy.Port
 	line := 0

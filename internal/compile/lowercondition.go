@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// query are the values of packet.DNS that are a query's type.
+// query are the values of packet.DNS that are types of queries.
 var query = []ir.Range{{First: 0, Last: packet.DNSResponse - 1}}
 
 // anyUDP are the ports that a query can be sent to; dnsPort is the one it is, if a rule does not say.
@@ -20,7 +20,7 @@ var (
 	dnsPort = ranges.Of(packet.PortUDP + 53)
 )
 
-// condition adds what a rule asks for beside addresses and fields.
+// condition adds the tests of a rule beyond addresses and fields.
 func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 	l.payload(rule, r.Match.Payload, false)
 	l.payload(rule, r.Not.Payload, true)
@@ -83,7 +83,7 @@ func (l *lowering) dns(rule *ir.Rule, m *policy.DNS, not bool) {
 	}
 }
 
-// nameSets are the sets that names of a rule stand for. Those written in the rule are one of their own.
+// nameSets returns the sets for the names in a rule. Names that are written in the rule form a set of their own.
 func (l *lowering) nameSets(names []policy.DNSName) (sets []int) {
 	var written []string
 	for _, n := range names {
@@ -117,7 +117,7 @@ func (l *lowering) limits(rule string, over []policy.Over) (numbers []int) {
 	return numbers
 }
 
-// never notes who is not to be banned.
+// never records the addresses that are never banned.
 func (l *lowering) never(spared []policy.Addr) {
 	if spared == nil {
 		return

@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// displaced is how many connections a network displaces from the table of those remembered when that is full. One that opens
-// 20,000 a second would else turn a million over within a minute; at this rate it takes more than an hour, and connections
-// that last for a minute are preferred to others by then. Only a table that is too small for what a service has is full.
+// displaced is the limit of connections that a network displaces from a full flow table. A network that opens 20,000 a second would replace
+// a million within a minute; at this rate it takes more than an hour, and by then connections that have lasted a minute are preferred. Only
+// a table that is too small for its service is full.
 var displaced = policy.Over{Rate: 200, Per: time.Second, Burst: 1000, From: &policy.PrefixLen{V4: 24, V6: 48}, Max: 1 << 16}
 
-// protect adds the rule of a service whose connections are protected, in front of that which passes the rest: of TCP to
-// this host's own addresses or, when the service is behind it, to all others.
+// protect adds the rule of a protected service, before the rule that passes its other traffic: for TCP to this host's own addresses or, if
+// the service is behind this host, to all others.
 func (l *lowering) protect(s policy.Service) {
 	if s.Syn == nil {
 		return
@@ -46,7 +46,7 @@ func (l *lowering) protect(s policy.Service) {
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
-// ofTCP are the ports that are of TCP, or of TCP and UDP, as ports of TCP.
+// ofTCP returns the ports for TCP, or for TCP and UDP, as ports of TCP.
 func ofTCP(ports []policy.Port) []policy.Port {
 	var out []policy.Port
 	for _, p := range ports {

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -129,25 +126,13 @@ func (d *differential) own(t *testing.T, s *subject, w *writer) (remove func()) 
 		}
 	}
 	for _, a := range added {
-		waitLocal(t, a.IP)
+		testutil.WaitLocal(t, a.IP)
 	}
 	return func() {
 		for _, a := range added {
 			netlink.AddrDel(dev, a)
 		}
 	}
-}
-
-// waitLocal waits for the route that makes an address the host's own: that of an IPv6 address comes some time after it.
-func waitLocal(t *testing.T, a net.IP) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		routes, err := netlink.RouteGet(a)
-		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
-			return
-		}
-	}
-	t.Fatalf("%s does not become an address of the host", a)
 }
 
 // plan hoists, without the rules that the compiler says it cannot place on this target.

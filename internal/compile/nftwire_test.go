@@ -301,7 +301,7 @@ func counterOf(s *subject, x *nftables.Ruleset, frame []byte) string {
 // settled reads the counters that are not 0, when they add up to what is awaited or no longer change.
 func settled(t *testing.T, table string, awaited int) map[string]uint64 {
 	t.Helper()
-	for tries := 0; ; tries++ {
+	for tries, last := 0, uint64(0); ; tries++ {
 		counters := map[string]uint64{}
 		var listing struct {
 			Nftables []struct {
@@ -319,8 +319,12 @@ func settled(t *testing.T, table string, awaited int) map[string]uint64 {
 				counters[o.Counter.Name] = o.Counter.Packets
 			}
 		}
-		if sum(counters) == uint64(awaited) || tries == 20 {
+		now := sum(counters)
+		if now == uint64(awaited) || tries == 50 {
 			return counters
+		}
+		if now != last {
+			last, tries = now, 0
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -56,7 +56,7 @@ func dropShadowed(p *ir.Program, rules []ir.Rule) (kept []ir.Rule, notes []strin
 	return kept, notes
 }
 
-// untracks reports whether r is of a service that keeps its packets from being tracked, which it does in any case.
+// untracks reports whether r is the rule of a service that keeps its packets out of conntrack, which it does whatever other rules decide.
 func untracks(p *ir.Program, r *ir.Rule) bool {
 	return r.Kind == ir.RuleKindService &&
 		slices.ContainsFunc(p.Untracked.Services, func(s ir.UntrackedService) bool { return s.Name == r.Name })
@@ -114,7 +114,7 @@ func implies(sets []ir.Set, have, want ir.AddrMatch) bool {
 	return true
 }
 
-// contains compares the content of sets that never change, when that is quickly done.
+// contains reports whether a contains b, for sets that never change, if that is known quickly.
 func contains(a, b ir.Set) bool {
 	const quick = 64
 	return a.Fixed() != nil && b.Fixed() != nil && b.Static.Size() <= quick && a.Static.Covers(b.Static)

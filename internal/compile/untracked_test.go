@@ -143,7 +143,7 @@ func (g *gateway) connect(name string, from *lab.Host, to []string, tracked int)
 		g.Fatal(err)
 	}
 	for _, address := range to {
-		ctx, cancel := context.WithTimeout(g.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(g.Context(), time.Minute)
 		c, err := from.Dial(ctx, "tcp", netip.MustParseAddrPort(address))
 		cancel()
 		if err != nil {
@@ -163,7 +163,7 @@ func (g *gateway) connect(name string, from *lab.Host, to []string, tracked int)
 
 // readEnd waits until the other side has closed, and closes.
 func readEnd(c net.Conn) {
-	c.SetReadDeadline(time.Now().Add(time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	c.Read(make([]byte, 1))
 	c.Close()
 }

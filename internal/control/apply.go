@@ -29,8 +29,8 @@ type Instance struct {
 	Marks *recent.Marks          // tell a daemon whether anything has changed; nil: it is not known
 }
 
-// lockWait is how long a command waits for another one that changes the state: on a slow machine, or with large lists, an apply
-// takes more than ten seconds. It is less than the 90 s that systemd gives a unit to start.
+// lockWait is the time for which a command waits for another that changes the state. On a slow machine, or with large lists, an apply takes
+// more than ten seconds. It is less than the 90 s that systemd gives a unit to start.
 const lockWait = time.Minute
 
 // ApplyOptions are the choices of one apply.

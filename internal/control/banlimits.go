@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// BanLimits are the limits of the policy that runs by which sources are banned, and the prefixes that never are.
+// BanLimits are the limits with `ban` of the policy that runs, and the prefixes that are never banned.
 type BanLimits struct {
 	Key        uint64 // tells the policy from others: the number of a generation may come again
 	Generation int
@@ -30,8 +30,8 @@ type BanLimit struct {
 	Ban  *manifest.BanAction // nil: it bans nobody
 }
 
-// BanLimits reads the limits that ban of the policy that runs, and opens the offences against them, unless known is the key of
-// that policy. All is nil when nothing runs, or when it bans nobody.
+// BanLimits reads the limits with `ban` of the policy that runs, and opens the offences against them, unless known is the key of that
+// policy. All results are nil if nothing runs or no limit bans.
 func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, offences *datapath.Offences, err error) {
 	l, err := in.open(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -59,7 +59,7 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 // NobodyBanned begins the warning that bans wait for the daemon.
 const NobodyBanned = "nobody is banned"
 
-// bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
+// bansWaitFor is the warning that bans wait for a daemon, "" if a daemon runs or no rule bans.
 func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 	rule := m.BanningRule()
 	if rule == "" || in.hasDaemon() {
@@ -71,7 +71,7 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 // hasDaemon reports whether a daemon runs for the instance.
 func (in Instance) hasDaemon() bool { return daemonlock.Of(in.Dir).Held() }
 
-// Wishes are what the policy that runs wants of who works beside it.
+// Wishes are the settings of the policy that runs for the programs beside it.
 type Wishes struct {
 	Key    uint64 // tells the policy from others
 	File   string // the policy
@@ -119,7 +119,7 @@ func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 	return w.Daemon, err
 }
 
-// settingsWaitFor says what the policy wants of a daemon that does not run, "" when one runs or nothing is wanted.
+// settingsWaitFor is the warning that settings of the policy need a daemon, "" if one runs or none is needed.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon == nil || in.hasDaemon() {
 		return ""

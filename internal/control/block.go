@@ -32,9 +32,8 @@ func (f Fill) Warning() string {
 		f.Set, f.Entries*100/f.Capacity, f.Entries, f.Capacity)
 }
 
-// Block puts entries into a dynamic set, "" for the only one there is or the one named bans. Each has effect before
-// Block returns. Those that cannot be entered are returned as Refusals, of a range the first. The Fill counts a ban only when it made or
-// changed an entry.
+// Block enters bans into a dynamic set; "" is the only one, or the one named bans. Each ban is in force when Block returns. Refusals lists
+// the entries that were refused, of a range the first. The Fill counts a ban only if it made or changed an entry.
 func (in Instance) Block(ctx context.Context, set string, bans []dynamicset.Ban) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s dynamicset.Set) (dynamicset.Outcome, error) { return s.Block(ctx, bans) },
@@ -44,7 +43,7 @@ func (in Instance) Block(ctx context.Context, set string, bans []dynamicset.Ban)
 	})
 }
 
-// Unblock removes entries of exactly these prefixes. Those that there were not are returned as Refusals.
+// Unblock removes the entries of exactly these prefixes. Refusals lists the prefixes without an entry.
 func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
 	return in.UnblockOf(ctx, set, dynamicset.Owner{}, prefixes)
 }
@@ -59,8 +58,8 @@ func (in Instance) UnblockOf(ctx context.Context, set string, of dynamicset.Owne
 	})
 }
 
-// banSets are the places where a generation has a dynamic set. XDP comes first: it sees packets first, and what it
-// refuses is not entered elsewhere either.
+// banSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses is
+// not entered elsewhere.
 func (l *live) banSets(ctx context.Context, g *generation, e manifest.Set) (sets []dynamicset.Set, err error) {
 	if g.program != nil {
 		dynamic, err := dynamicset.Open(g.program)
@@ -83,7 +82,7 @@ func (l *live) banSets(ctx context.Context, g *generation, e manifest.Set) (sets
 	return sets, nil
 }
 
-// setChange is a change of a set, and what to keep of it over a reboot.
+// setChange is a change of a set, and its record for the next boot.
 type setChange struct {
 	do      func(dynamicset.Set) (dynamicset.Outcome, error)
 	records func(e manifest.Set, o dynamicset.Outcome) []banlog.Record
@@ -93,7 +92,7 @@ type setChange struct {
 func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
 	err = in.change(ctx, func(l *live) error {
 		var o dynamicset.Outcome
-		// The one that decides comes last, and its answer counts: another may not have the set, or the entries.
+		// The generation in force comes last, and its answer counts: others may lack the set, or the entries.
 		for _, g := range l.all() {
 			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.generations[0] {
 				return err

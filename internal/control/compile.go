@@ -31,9 +31,9 @@ type Compiled struct {
 	plan func(plan.Target) (*plan.Plan, error)
 }
 
-// Compile reads a policy file and the list files it names, for no host in particular: it touches no kernel, and protected
-// services that do not say where they live are taken for services of the host. Lists that are fetched are as their copies in
-// the store, and empty without one, which the notes say.
+// Compile reads a policy file and its list files, for no particular host. It uses no kernel. A protected service is taken for a service of
+// the host unless the policy says where it is. Lists that are fetched have the content of their copies in the store, and are empty without
+// one, with a note.
 func Compile(file string, feeds feed.Store) (*Compiled, error) {
 	p, err := policy.Read(file)
 	if err != nil {
@@ -76,7 +76,7 @@ func Lower(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
 	return c.with(optimized), nil
 }
 
-// with is the same policy with another program.
+// with returns the same policy with another program.
 func (c *Compiled) with(program *ir.Program) *Compiled {
 	out := *c
 	out.Program = program
@@ -129,8 +129,8 @@ func ownAddresses() []netip.Addr {
 	return own
 }
 
-// settle gives a policy what this host knows. It decides of each protected service where it lives, with notes on those that leave it open. Those on this host are kept
-// out of conntrack unless they say how they are tracked.
+// settle adds the facts of this host to a policy. It decides for each protected service where it is, with notes for services whose place is
+// open. Packets of services on this host are kept out of conntrack, unless the policy says how they are tracked.
 func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) {
 	var notes []string
 	out := *p
@@ -153,7 +153,7 @@ func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) 
 	return &out, notes
 }
 
-// NotesFor are Notes, and what there is to say of the policy on a target.
+// NotesFor returns Notes, and the notes for a target.
 func (c *Compiled) NotesFor(t plan.Target) []string {
 	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
 }

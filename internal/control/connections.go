@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// keepConnections has the program know the connections that the kernel has, and has protections begin as they stand. What
-// the generation before knew the program has from it already.
+// keepConnections adds the connections of the kernel to the new program's flow table, and copies the state of protections. The table of the
+// generation before is shared already.
 func (l *loaded) keepConnections(context.Context) error {
 	if len(l.found) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func (l *loaded) keepConnections(context.Context) error {
 	return know(l.program.Flows, l.manifest)
 }
 
-// know has a program know the connections that the kernel has. It is for one that begins, and for one that returns.
+// know adds the connections of the kernel to a flow table: that of a new program, or of a generation that is returned to.
 func know(open func() (*datapath.Flows, error), m *manifest.Manifest) error {
 	flows, err := open()
 	if flows == nil || err != nil {
@@ -33,8 +33,8 @@ func know(open func() (*datapath.Flows, error), m *manifest.Manifest) error {
 	return flows.Learn(m.Protects)
 }
 
-// rejoin has a generation that returns know the connections that were made without it. Without them it would ask for each by a
-// packet, which an ACK flood can delay, so an error keeps nobody from returning to it.
+// rejoin adds the connections that were made since to a generation that is returned to. Otherwise a packet would have to ask for each of
+// them, which an ACK flood can delay. So an error does not prevent the return.
 func (g *generation) rejoin() error {
 	if g == nil || g.program == nil {
 		return nil
@@ -42,15 +42,15 @@ func (g *generation) rejoin() error {
 	return know(g.program.Flows, g.manifest)
 }
 
-// A handshake that a cookie began ends in a roundTrip, but for losses. Protections that are to end rest for longer, in
-// which the change is made or, when it fails, they go on: they answer no SYN and pass all segments meanwhile.
+// A handshake with a cookie ends within a roundTrip, except for losses. Protections that end rest for longer than that: they answer no SYN
+// and pass all segments until the change is made or, if it fails, until they go on.
 const (
 	roundTrip = time.Second
 	Resting   = 5 * time.Second
 )
 
-// windDown has the protections of a generation that the next one, nil for none, has not answer no more SYNs, and waits for
-// the cookies on their way: behind it nobody would know what to do with them.
+// windDown stops the protections of a generation that the next one lacks (nil: it has none) from answering SYNs, and waits for the cookies
+// that were sent: after the change no program could check them.
 func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) error {
 	if g == nil || g.program == nil {
 		return nil
@@ -81,8 +81,8 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 	return nil
 }
 
-// RotateKeys gives the protections of what runs a new key for cookies, and reports whether it did. Cookies on their way
-// remain valid. Nothing loaded is no error.
+// RotateKeys draws a new key for the cookies of the policy that runs, and reports whether it did. Cookies that were sent remain valid. It
+// is no error if nothing is loaded.
 func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 	err = in.change(ctx, func(l *live) (err error) {
 		rotated, err = l.state.RotateKeys()

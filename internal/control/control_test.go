@@ -124,6 +124,7 @@ func (h *host) counts() map[string]uint64 {
 
 func (h *host) wantCounts(when string, want map[string]uint64) {
 	h.Helper()
+	testutil.Eventually(10*time.Second, func() bool { return cmp.Equal(want, h.counts()) }) // packets may wait for a CPU
 	if diff := cmp.Diff(want, h.counts()); diff != "" {
 		h.Errorf("packets %s (-want +got):\n%s", when, diff)
 	}

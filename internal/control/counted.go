@@ -58,8 +58,7 @@ func (l *live) temporaryCounts(ctx context.Context, p *ruleset.Ruleset, to map[s
 	return unlessAbsent(err)
 }
 
-// unlessAbsent is no error when somebody has removed what was asked for: that is for Status to say, and for the next
-// apply to mend.
+// unlessAbsent returns nil for the error that another tool has removed the object: Status reports that, and the next apply repairs it.
 func unlessAbsent(err error) error {
 	var state *netfilter.StateError
 	if errors.As(err, &state) && state.State == netfilter.Absent {

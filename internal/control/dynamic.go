@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// fillDynamic gives the new program's dynamic sets what they must hold before it runs: what the sets of the same name
-// held, and the host's own addresses.
+// fillDynamic fills the new program's dynamic sets before it runs: with the entries of the sets of the same name, and with the host's own
+// addresses.
 func (l *loaded) fillDynamic(context.Context) error {
 	if len(l.xdp.Dynamic) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (l *loaded) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	return nil
 }
 
-// copySet copies what the set of the same name holds in the XDP program before, if there is one.
+// copySet copies the entries of the set of the same name from the XDP program before. done is false if there is none.
 func (l *loaded) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err error) {
 	if l.running.generation == nil || l.running.generation.program == nil || l.running.foreign != nil {
 		return false, nil

@@ -28,11 +28,10 @@ func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
 	return sets, err
 }
 
-// SyncLists brings the sets of the policy that runs to their last good copies, and to the databases as they are now. Nothing else
-// of the policy changes: limits, connections, bans and counters go on. With all it looks at the content of all sets, else only
-// at those of which the copy or the database is another. It returns what has changed, and ErrChanged when another policy runs by now,
-// or one is on trial. A set that cannot be read, or that is held (lists.HeldError), stays as it is; the error says so, and the others
-// are exchanged.
+// SyncLists exchanges the content of the policy's live sets for that of their last good copies, and of the databases as they are now.
+// Nothing else of the policy changes: limits, connections, bans and counters go on. With all it reads every set, else only those whose copy
+// or database has changed. It returns the exchanged sets, and ErrChanged if another policy runs by now or one is on trial. A set that
+// cannot be read, or that is held (lists.HeldError), keeps its content: the error names it, and the others are exchanged.
 func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchanged, err error) {
 	var g *generation
 	err = in.reading(ctx, func(l *live) error {
@@ -65,9 +64,9 @@ type exchange struct {
 	held error // says which sets stay as they are
 }
 
-// run puts the contents into the kernel, if the generation that they were read for still runs. Netfilter is first, in one
-// transaction, and XDP follows. When a process dies in between, or XDP refuses, the manifest has the old contents: the next
-// exchange does the rest.
+// run loads the contents into the kernel, if the generation that they were read for still runs: first into netfilter, in one transaction,
+// then into XDP. If the process dies in between, or XDP refuses, the manifest still has the old contents, and the next exchange completes
+// the change.
 func (x *exchange) run(ctx context.Context, l *live) error {
 	if l.trial != nil || len(l.generations) != 1 || l.generations[0].number != x.of.number ||
 		l.generations[0].manifest.Source != x.of.manifest.Source {
@@ -133,7 +132,7 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 	return nil
 }
 
-// renew puts a new program of a generation, from c and the temporary rules of m, into the place of the old one, with all that it has collected.
+// renew replaces the program of a generation by one made from c and the temporary rules of m, with all that the old one has collected.
 func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
@@ -199,7 +198,7 @@ func (l *live) clear(slots []uint32) error {
 	return manifest.Zero(counters, slots)
 }
 
-// liveSets settles the live sets of a policy that is about to be applied.
+// liveSets fixes the content of the live sets of a policy that is about to be applied.
 func (in Instance) liveSets(c *Compiled, sessions []hostfacts.Session) *Compiled {
 	program, live := lists.Live(in.Feeds, c.Policy, c.Program, hostfacts.Clients(sessions))
 	if live == nil {
@@ -210,7 +209,7 @@ func (in Instance) liveSets(c *Compiled, sessions []hostfacts.Session) *Compiled
 	return out
 }
 
-// listsWaitFor says what lists that change wait for, "" when somebody watches or there are none.
+// listsWaitFor is the warning that lists that change need a daemon, "" if one runs or there are none.
 func (in Instance) listsWaitFor(live []manifest.Live) string {
 	if len(live) == 0 || in.hasDaemon() {
 		return ""

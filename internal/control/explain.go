@@ -81,11 +81,11 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 	return e, nil
 }
 
-// World is what verdicts depend on besides packets, as Explain has it: dynamic sets are empty but that of the host's own addresses, and no
-// limit is exceeded.
+// World is the state, besides packets, on which verdicts depend, as Explain assumes it: only the set of the host's own addresses has
+// entries, and no limit is exceeded.
 func (c *Compiled) World() ir.World { return ir.World{Member: c.member} }
 
-// below is a world where no limit is exceeded: rules that have one are noted.
+// below is a world in which no limit is exceeded. It records rules that have one.
 func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) bool {
 	return func(limit int, _ *packet.Packet) bool {
 		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // its other layers follow
@@ -97,7 +97,7 @@ func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) boo
 	}
 }
 
-// observed notes what only counts.
+// observed records rules and checks that only count.
 func (e *Explanation) observed(p *ir.Program) func(ir.Reason) {
 	return func(reason ir.Reason) {
 		passed := Passed{Name: p.ReasonName(reason), Verdict: ir.Drop.String(), Observe: true}
@@ -117,8 +117,8 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 	return slices.Contains(c.own(), a)
 }
 
-// Explain asks what runs what it would do with a packet: the XDP program itself, and a copy of what is in netfilter in a
-// network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP are as they stand.
+// Explain asks the policy that runs for its decision about a packet: the XDP program itself, and a copy of the rules in netfilter in a
+// network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP count as they stand.
 func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
 	l, err := in.open(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 	return l.probeNetfilter(ctx, g, spec, e)
 }
 
-// protectedBy says how the protection stands that goes with the rule that decides, if one does.
+// protectedBy adds the state of the protection of the rule that decides, if it has one.
 func (e *Explanation) protectedBy(g *generation) error {
 	i := slices.IndexFunc(g.manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
 	if i < 0 {

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
@@ -69,11 +72,17 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	innocent := dial("203.0.113.8").LocalAddr().(*net.TCPAddr).Port
+	conn := dial("203.0.113.8")
+	innocent := conn.LocalAddr().(*net.TCPAddr).Port
+	seq, ack := numbers(t, conn)
+	const far = 1 << 30 // beyond each window
 	forged := []string{
 		"udp 198.51.100.9:5 > 192.0.2.1:9", "tcp 198.51.100.10:5 > 192.0.2.1:7 S", "tcp 198.51.100.11:5 > 192.0.2.1:7 A",
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=1 ack=1", innocent),
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 S", innocent),
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq, ack+far), // who tries all numbers guesses one of two
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq, ack-far),
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq+far, ack),
 	}
 	for i := range 20 {
 		forged = append(forged, fmt.Sprintf("udp 100.64.7.%d:5 > 192.0.2.1:9", i))
@@ -96,6 +105,31 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 	testutil.Eventually(2*slow, func() bool { return h.isBlocked("203.0.113.7/32") })
 	h.wantBlocked("after forged packets, and a flood over a connection", []string{"203.0.113.7/32 bans 0h above the limit of rule pushy"})
 	w.wantNoError()
+}
+
+// numbers are what the next segment of a connection has: its sequence number and its acknowledgment.
+func numbers(t *testing.T, c net.Conn) (seq, ack uint32) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(fd, queue int) uint32 {
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, queue))
+		n, failed := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+		err = errors.Join(err, failed)
+		return uint32(n)
+	}
+	control := raw.Control(func(fd uintptr) {
+		const receive, send = 1, 2 // enum tcp_queue of include/net/tcp.h
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_ON)
+		seq, ack = ask(int(fd), send), ask(int(fd), receive)
+		err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_OFF_NO_WP))
+	})
+	if err := errors.Join(err, control); err != nil {
+		t.Fatal(err)
+	}
+	return seq, ack
 }
 
 // swallow reads all that comes over connections to an address, until the end of the test.

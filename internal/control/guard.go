@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
-// mayEgress leaves out what guards do about packets that leave, and says so, when the kernel has no place for it.
+// mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.
 func (l *loaded) mayEgress() {
 	err := datapath.EgressSupported()
 	if err == nil {
@@ -21,7 +21,7 @@ func (l *loaded) mayEgress() {
 	l.notes = append(l.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
 }
 
-// guards reports what guards have counted of responses, in the manner of rules.
+// guards reports the counters of guards for responses, in the form of rules.
 func (s *Status) guards(m *manifest.Manifest, c *counts.Counts) {
 	for _, g := range m.Guards {
 		if !g.Limited {
@@ -33,7 +33,7 @@ func (s *Status) guards(m *manifest.Manifest, c *counts.Counts) {
 	}
 }
 
-// verified reports how many clients guards know.
+// verified reports the number of verified clients.
 func (s *Status) verified(g *generation) error {
 	if g.program == nil || len(g.manifest.Guards) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// Handout is what the policy that runs hands out of packets, for internal/captured. One of its Open and Close must be called.
+// Handout gives internal/captured the samples of packets of the policy that runs. One of its Open and Close must be called.
 type Handout struct {
 	Generation int
 	Manifest   *manifest.Manifest

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// handOver is how long a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
-// ruleset becomes inert after that time, and the policy before is whole again.
+// handOver is the time for which a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
+// ruleset becomes inert after that time, and the previous policy is in force again.
 const handOver = 30 * time.Second
 
 // installed is a generation that decides, alone or on trial.
@@ -115,8 +115,8 @@ func (s *switchover) note(text string) { s.to.notes = append(s.to.notes, text) }
 // both reports whether XDP and netfilter have a part in the change.
 func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) > 0 }
 
-// stepBack has the rulesets of the policy before a trial decide again, since a new one takes their place. Those on trial decide
-// too, until XDP has changed. If the change goes no further, the trial is over.
+// stepBack puts the rulesets of the policy before a trial in force again, because a new policy replaces them. Those on trial decide too,
+// until XDP has changed. If the change fails after this, the trial is over.
 func (s *switchover) stepBack(ctx context.Context) error {
 	if s.ended == nil || s.base == nil || len(s.base.manifest.Rulesets) == 0 {
 		return nil
@@ -211,7 +211,7 @@ func (s *switchover) loadRulesets(ctx context.Context) error {
 	return nil
 }
 
-// remains passes on an error, unless it is that remains of the old ruleset are left: the change is done.
+// remains returns nil for the error that parts of the old ruleset are left, because the change is done; it returns any other error.
 func (s *switchover) remains(err error) error {
 	var r *netfilter.RemainsError
 	if errors.As(err, &r) {
@@ -312,7 +312,7 @@ func (s *switchover) recorded(released bool) error {
 	return nil
 }
 
-// annotate keeps with the generation what its manifest does not have. Of a move, the old rulesets count no more.
+// annotate records with the generation what its manifest lacks. After a move, the counts of the old rulesets are not added any more.
 func (s *switchover) annotate(ctx context.Context) error {
 	number := s.to.generation
 	if s.source != nil {
@@ -377,7 +377,7 @@ func (s *switchover) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	// Once an old ruleset is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
+	// After an old ruleset is removed, or XDP is confirmed that had no program before, nothing can be undone.
 	removed := s.program != nil && (s.base == nil || s.base.program == nil)
 	for _, p := range s.manifest.AllRulesets() {
 		old := nameOf(s.old[p.Kind])
@@ -393,7 +393,7 @@ func (s *switchover) settle(ctx context.Context) error {
 	return nil
 }
 
-// finish removes what the new generation leaves without use. With a trial that is done when it is confirmed.
+// finish removes objects that the new generation does not need. With a trial, confirm does that.
 func (s *switchover) finish(ctx context.Context) error {
 	number := s.to.generation
 	if s.trial > 0 {

@@ -9,12 +9,11 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// The deadlines of a change have an order. The old rulesets in netfilter decide again first, then XDP returns to the policy
-// before, and then the new rulesets become inert. So at no moment is a packet let by that both policies drop. A later deadline
-// is set before an earlier one, and an earlier one takes effect only when all are set: the process may be killed or have to wait
-// between any two steps.
+// The deadlines of a change have an order: first the old rulesets in netfilter decide again, then XDP returns to the previous policy, then
+// the new rulesets become inert. So at no moment does a packet pass that both policies drop. A later deadline is set before an earlier one,
+// and an earlier one takes effect only when all are set: the process may be killed, or have to wait, between any two steps.
 
-// ahead is how long before the new rulesets in netfilter XDP returns.
+// ahead is the time by which XDP returns before the new rulesets in netfilter become inert.
 const ahead = 300 * time.Millisecond
 
 // programEnds is when the new program returns unless it is confirmed, zero for never. Until start has set the time of a trial,
@@ -33,7 +32,7 @@ func (s *switchover) programEnds(ctx context.Context) (ends time.Time, err error
 	return ends.Add(-ahead), err
 }
 
-// hold has the new rulesets decide for so long from now on, or longer.
+// hold extends the time for which the new rulesets decide to at least length from now on.
 func (s *switchover) hold(ctx context.Context, length time.Duration) (ends time.Time, err error) {
 	ends = time.Now().Add(length)
 	for _, p := range s.manifest.AllRulesets() {
@@ -44,14 +43,14 @@ func (s *switchover) hold(ctx context.Context, length time.Duration) (ends time.
 	return ends, nil
 }
 
-// Steps that take longer than startSlack use up time of the trial, and are repeated with more time, so often at most.
+// Steps that take longer than startSlack use up time of the trial. They are repeated with more time, up to this often.
 const (
 	startSlack = 300 * time.Millisecond
 	startTries = 5
 )
 
-// start has the new policy decide alone, now that all of it is in force. With a trial, the time begins. When rules have moved and
-// XDP has changed, the old rulesets are set aside until the move is done.
+// start puts the new policy in force alone, now that all of it is loaded. With a trial, its time begins. After a move that changed XDP, the
+// old rulesets rest until the move is done.
 func (s *switchover) start(ctx context.Context) error {
 	switch {
 	case s.trial == 0 && (s.move == nil || !s.programs()):

@@ -13,10 +13,10 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// Entries of dynamic sets are kept over a reboot by who changes them, under the lock of the state. An apply enters what was
-// kept of a set that the policy before did not have: after a reboot there is none.
+// A command that changes a dynamic set also records the change in the file of bans, under the lock of the state, for the next boot. An
+// apply enters the recorded entries of sets that the policy before did not have: after a boot there is no policy before.
 
-// keepChange keeps a change of a set. That it cannot is no error of the change, which has effect.
+// keepChange records a change of a set. If it cannot, that is a note and not an error, because the change is in force.
 func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, o dynamicset.Outcome) error {
 	if in.Bans == nil {
 		return nil
@@ -102,8 +102,7 @@ func (in Instance) KeepBans(ctx context.Context) error {
 	return err
 }
 
-// bansKept writes the file of bans anew after an apply has read it: the machine has started again since. The notes are for
-// the operator.
+// bansKept rewrites the file of bans after an apply has read it, because the machine was started since. The notes are for the operator.
 func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes []string) {
 	if in.Bans == nil || !in.Bans.Due() {
 		return nil
@@ -119,8 +118,8 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 	return nil
 }
 
-// loadBans reads what was kept of dynamic sets that the policy before did not have. A policy comes first: what cannot be read
-// or entered is a note.
+// loadBans reads the recorded entries of dynamic sets that the policy before did not have. It does not stop an apply: entries that cannot
+// be read or entered become notes.
 func (l *loaded) loadBans() {
 	limits := map[string]int{}
 	for _, s := range l.compiled.Program.Sets {
@@ -151,7 +150,7 @@ func (l *loaded) loadBans() {
 	}
 }
 
-// restoreSet leaves of what was kept of a set what it can hold now.
+// restoreSet returns the recorded entries of a set that it has space for.
 func (l *loaded) restoreSet(set string, most int, records []banlog.Record) {
 	list, left := dynamicset.Lost(manifest.Set{Name: set, Max: most}, nil, records)
 	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it

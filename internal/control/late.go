@@ -6,9 +6,9 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// At boot a device may appear later than its policy is brought back. Neither XDP nor the ingress hook knows a device that is not
-// there. So until the policy is applied on it, a table of nftables holds the fail-safe at the stage filter for packets of the device,
-// which it knows by its name. Packets of other devices, loopback among them, leave the table at once.
+// At boot a device may appear after its policy is loaded. Neither XDP nor the ingress hook can be attached to a device that does not exist.
+// Until the policy is applied to it, a table of nftables has the fail-safe at the stage filter for packets of the device, by its name.
+// Packets of other devices, such as loopback, leave the table at once.
 
 // LateTable is the table for devices that are not there yet.
 func (in Instance) LateTable() string { return in.namePrefix() + "late" }

@@ -21,7 +21,7 @@ type generation struct {
 	program  *datapath.Generation // nil when it runs in netfilter alone
 }
 
-// live is what runs. There is more than one generation only when an apply died while it went from device to device.
+// live is the policy that runs. There is more than one generation only if an apply died while it went from device to device.
 type live struct {
 	state       *datapath.State
 	generations []*generation // that decide, newest first
@@ -52,11 +52,11 @@ func (in Instance) open(ctx context.Context) (*live, error) {
 	return l, err
 }
 
-// readWait is how long who only reads waits for a command that changes the state: rules move in less.
+// readWait is the time for which a reader waits for a command that changes the state: a move of rules takes less.
 const readWait = 300 * time.Millisecond
 
-// reading runs fn on what runs, without a change of it meanwhile unless that takes long. It returns datapath.ErrNotLoaded
-// when nothing runs.
+// reading runs fn on the policy that runs. No change happens meanwhile, unless fn takes long. It returns datapath.ErrNotLoaded if nothing
+// runs.
 func (in Instance) reading(ctx context.Context, fn func(*live) error) error {
 	state, err := datapath.OpenState(in.Dir, false)
 	if err != nil {
@@ -209,7 +209,7 @@ func (l *live) trials(ctx context.Context) error {
 	return nil
 }
 
-// base is the generation that is to run if what is tried next fails: not one on trial. It is nil when there is none.
+// base is the generation that runs if the next change fails: not one on trial. It is nil if there is none.
 func (l *live) base() *generation {
 	if l.trial != nil || len(l.generations) == 0 {
 		return l.standby
@@ -237,8 +237,7 @@ func (l *live) tool(ctx context.Context, k ruleset.Kind) (ruleset.Tool, error) {
 	return t, err
 }
 
-// all are the generations that must know what is to hold whether or not a trial is confirmed, the newest that decides
-// last.
+// all are the generations that a change must reach to hold whether or not a trial is confirmed, the one in force last.
 func (l *live) all() []*generation {
 	list := slices.Clone(l.generations)
 	if l.standby != nil {

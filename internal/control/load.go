@@ -33,8 +33,8 @@ type loaded struct {
 	notes    []string // beside those of planned
 }
 
-// load brings the program into the kernel, with what it goes on with of the generation before, and compiles the rules for
-// netfilter, with what is counted there so far. When it fails, nothing of it is left.
+// load loads the program, with the maps that it takes over from the generation before, and compiles the rules for netfilter, with their
+// counts so far. If it fails, nothing of it is left.
 func (p *planned) load(ctx context.Context) (*loaded, error) {
 	manifest := *p.manifest
 	manifest.Guards, manifest.Limits = slices.Clone(manifest.Guards), slices.Clone(manifest.Limits)
@@ -63,7 +63,7 @@ func (l *loaded) note(text string) {
 	}
 }
 
-// report is what there is to say before anything that decides has changed.
+// report is the result before the change: nothing that decides has changed yet.
 func (l *loaded) report() *Applied {
 	out := &Applied{
 		Target: l.target, Choice: l.choice, Rules: len(l.compiled.Program.Rules), Stages: map[plan.Stage]int{}, Bans: l.bans,
@@ -122,8 +122,8 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 	return nil
 }
 
-// keepCounters brings the counts to a new map when the old one became too small, and lets new rules begin at zero: in
-// either map their slots may have counts of rules that went.
+// keepCounters copies the counts to a new map if the old one became too small, and sets the counters of new rules to zero: their slots may
+// have counts of rules that were removed.
 func (l *loaded) keepCounters(context.Context) error {
 	counters := l.running.counters
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
-// its rulesets in netfilter have to be those of the same one. During a trial all of it is as it should be. A ruleset of which
-// nothing is there was removed by others; it is put back only when that is asked for.
+// mend completes or undoes the change of a command that died in between. XDP says which policy decides, and the rulesets in netfilter must
+// be those of the same policy. During a trial everything is as it should be. A ruleset that is missing altogether was removed by another
+// tool; it is put back only with restore.
 func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 	errs := []error{strictFor(l.state, l.manifests()...)}
 	if len(l.generations) == 0 || l.trial != nil {
@@ -31,7 +31,7 @@ func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 	return errors.Join(errs...)
 }
 
-// mendRuleset has a ruleset decide that should, and no other of its kind.
+// mendRuleset puts a ruleset in force, and removes others of its kind.
 func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *ruleset.Ruleset, restore bool) error {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *r
 	return confirmed(t.Load(ctx, p, other, ruleset.Loading{}))
 }
 
-// confirmed is no error when only remains are left: the next change removes them.
+// confirmed returns nil for the error that parts are left: the next change removes them.
 func confirmed(err error) error {
 	var left *netfilter.RemainsError
 	if errors.As(err, &left) {

@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
-// A driver with receive VLAN offload takes the outermost tag off each frame and hands it over beside the frame, where XDP does
-// not see it: the frame looks as if it had none. The kernel gives it to the device of the VLAN all the same. So a rule that asks
-// for tags misses it; of replies see internal/hostfacts/untagged.go. netfilter sees the tag. The function by which XDP could ask
-// for it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8) takes a program for one device alone, and most drivers lack it.
+// A driver with receive VLAN offload removes the outermost tag from each frame and passes it in metadata, which XDP does not see: the frame
+// looks untagged. The kernel still gives it to the VLAN's device. So a rule with `vlan` misses the frame; for replies see
+// internal/hostfacts/untagged.go. Netfilter sees the tag. The kfunc with which XDP could read it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8)
+// takes a program bound to one device, and most drivers lack it.
 
 // TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
 type TagsError struct{ Device, Why string }
@@ -27,7 +27,7 @@ func (e *TagsError) Hint() string {
 	return fmt.Sprintf("`ethtool -K %s rxvlan off` leaves them in the frame; it has to be said again at each boot, before the policy", e.Device)
 }
 
-// tags refuses XDP on devices that take off the tags that the policy depends on.
+// tags refuses XDP on devices that remove the tags that the policy depends on.
 func (p *planned) tags(context.Context) error {
 	if p.target != plan.TargetXDP {
 		return nil
@@ -53,8 +53,7 @@ func (p *planned) tags(context.Context) error {
 	return nil
 }
 
-// checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was
-// loaded again.
+// checkTags warns if a device removes tags that the policy depends on: the offload was switched on again, or the driver was reloaded.
 func (s *Status) checkTags(m *manifest.Manifest) {
 	if m.Tags == "" || m.Target != plan.TargetXDP {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
-// leastPackets is how many packets an apply must know of to place rules by them.
+// leastPackets is the number of packets from which on an apply places rules by them.
 const leastPackets = 1000
 
 // place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
@@ -45,8 +45,8 @@ func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	return surveyed(ctx, now.Since(p.running.generation.manifest.Since), p.devices(), leastPackets)
 }
 
-// surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
-// nothing is surveyed.
+// surveyed adds the paths of packets on these devices now to a mix; nil if fewer packets than least have arrived, which are not worth a
+// survey.
 func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64) (*cost.Mix, error) {
 	if mix.Arrived < least {
 		return nil, nil
@@ -59,7 +59,7 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 	return &mix, nil
 }
 
-// remember notes in the manifest what placing the rules anew will take.
+// remember records in the manifest what a new placement of the rules needs.
 func (p *planned) remember() (err error) {
 	m := p.manifest
 	m.Placement = string(p.compiled.Program.Placement)
@@ -80,8 +80,8 @@ func (p *planned) remember() (err error) {
 	return err
 }
 
-// mostKept is the entries of lists up to which what a policy was compiled from is kept in any case, so that temporary rules may come: that
-// takes about 20 bytes of kernel memory and a third of a microsecond for each.
+// mostKept is the number of list entries up to which the source of a policy is kept in any case, so that temporary rules can be added. An
+// entry takes about 20 bytes of kernel memory and a third of a microsecond.
 const mostKept = 100_000
 
 // listed is how many entries the policy's lists have.
@@ -92,7 +92,7 @@ func (p *planned) listed() (n int) {
 	return n
 }
 
-// fixed says why rules of the policy stay where they are while it runs, "" when they may move.
+// fixed is the reason for which rules of the policy do not move while it runs, "" if they may.
 func (p *planned) fixed() string {
 	program := p.compiled.Program
 	free := func(r ir.Rule) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// planned is a generation of which all is decided, and nothing is in the kernel.
+// planned is a generation that is completely decided, of which nothing is in the kernel.
 type planned struct {
 	request                     // its compiled is the policy as the target has it
 	running  *running           // that it follows
@@ -23,7 +23,7 @@ type planned struct {
 	notes    []string
 }
 
-// plan decides what becomes of a request.
+// plan decides all of the generation for a request.
 func (r request) plan(ctx context.Context, now *running) (*planned, error) {
 	p := &planned{request: r, running: now}
 	if now.foreign != nil {

@@ -122,7 +122,7 @@ func TestAskLeavesNothing(t *testing.T) {
 		}
 		wait.Wait()
 		var after []string
-		testutil.Eventually(5*time.Second, func() bool { // threads take their time to end
+		testutil.Eventually(slow, func() bool { // threads take their time to end
 			after = traces(h)
 			return cmp.Equal(before, after)
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/strict"
 )
 
-// warnStrict notes what a strict conntrack does to connections from before it.
+// warnStrict adds the note on what a strict conntrack does to connections from before.
 func (p *planned) warnStrict() {
 	if !p.manifest.Strict() || p.running.generation != nil && p.running.generation.manifest.Strict() {
 		return
@@ -21,12 +21,12 @@ func (p *planned) warnStrict() {
 	}
 }
 
-// strictFor makes conntrack strict when one of the generations that remain needs that, and else what the host had it be.
+// strictFor makes conntrack strict if one of the remaining generations needs that, and else restores the host's setting.
 func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
 	return strict.Keep(state, slices.ContainsFunc(remain, (*manifest.Manifest).Strict))
 }
 
-// strictly has fn load rulesets with conntrack strict before any of them decides, if their generation needs it.
+// strictly runs fn, which loads rulesets, with conntrack strict before any of them decides, if their generation needs it.
 func strictly(state *datapath.State, m *manifest.Manifest, fn func() error) error {
 	if !m.Strict() {
 		return fn()

@@ -89,14 +89,18 @@ func (s *site) serve(address string) {
 
 // get connects from a host and reads the byte.
 func (s *site) get(from *lab.Host, address string) error {
-	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+	return s.getWithin(slow, from, address)
+}
+
+func (s *site) getWithin(wait time.Duration, from *lab.Host, address string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, wait)
 	defer cancel()
 	c, err := from.Dial(ctx, "tcp", netip.MustParseAddrPort(address))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(time.Second))
+	c.SetReadDeadline(time.Now().Add(wait))
 	_, err = io.ReadAll(c)
 	return err
 }
@@ -158,7 +162,7 @@ services:
 				if n := s.entries(); n == 0 {
 					t.Errorf("%s: connections of a tracked service are not tracked", w.name)
 				}
-				if err := s.get(s.client, "10.0.0.2:8083"); !timedOut(err) {
+				if err := s.getWithin(time.Second, s.client, "10.0.0.2:8083"); !timedOut(err) {
 					t.Errorf("%s: a port that nobody serves: %v", w.name, err)
 				}
 				s.unload()
@@ -206,7 +210,7 @@ rules:
 
 // datagram sends one from the client and returns the error that it brings back.
 func (s *site) datagram(address string) error {
-	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, slow)
 	defer cancel()
 	c, err := s.client.Dial(ctx, "udp", netip.MustParseAddrPort(address))
 	if err != nil {
@@ -216,7 +220,7 @@ func (s *site) datagram(address string) error {
 	if _, err := c.Write([]byte("?")); err != nil {
 		return err
 	}
-	c.SetReadDeadline(time.Now().Add(time.Second))
+	c.SetReadDeadline(time.Now().Add(slow))
 	_, err = c.Read(make([]byte, 16))
 	return err
 }
@@ -237,7 +241,7 @@ func TestWatch(t *testing.T) {
 	eventually := func(want string) {
 		t.Helper()
 		const packet = "udp 198.51.100.1:5 > 192.0.2.77:9"
-		if !testutil.Eventually(5*time.Second, func() bool { return e.ask(packet) == want }) {
+		if !testutil.Eventually(slow, func() bool { return e.ask(packet) == want }) {
 			t.Fatalf("%s, want %s", e.ask(packet), want)
 		}
 	}
@@ -251,7 +255,7 @@ func TestWatch(t *testing.T) {
 	}
 	e.ip("addr add 192.0.2.77/24 dev fw0")
 	eventually("drop here") // that the trial's end brought back
-	for end := time.After(5 * time.Second); ; {
+	for end := time.After(slow); ; {
 		select {
 		case event := <-events:
 			if event.Err != nil {

@@ -24,9 +24,9 @@ type request struct {
 	stages *plan.Plan     // to which they move
 }
 
-// transact is the transaction. Each step makes a value that does not change any more, from those before: what is running, what
-// is planned from that, what is loaded into the kernel as planned, and what is installed. Up to the last step nothing
-// that decides has changed. That step either changes all, or takes back what it did.
+// transact is the transaction. Each step makes a value, which does not change any more, from those before: what runs, what is planned, what
+// is loaded into the kernel, and what is installed. Nothing that decides changes before the last step. That step changes everything, or
+// undoes what it did.
 func (r request) transact(ctx context.Context, state *datapath.State) (*Applied, error) {
 	if err := r.permitted(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (r request) permitted() error {
 	return rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon)
 }
 
-// follows returns ErrChanged when a move is asked for, and what runs is not what the move is of.
+// follows returns ErrChanged if the request is a move and another policy runs than the move was made for.
 func (r request) follows(now *running) error {
 	if r.move == nil {
 		return nil
@@ -114,7 +114,7 @@ func (r request) devicesExist() error {
 	return nil
 }
 
-// inTurn goes from step to step as long as ctx lasts.
+// inTurn runs the steps in order, until ctx ends.
 func inTurn(ctx context.Context, steps []func(context.Context) error) error {
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {

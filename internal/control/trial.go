@@ -24,10 +24,10 @@ func (g *generation) now() Now {
 	return Now{g.number, g.manifest.File, g.manifest.Devices, g.manifest.Boot}
 }
 
-// tooLate is how short before its end a trial is not confirmed any more: the steps of it could fall on both sides.
+// tooLate is the time before the end of a trial in which it is not confirmed any more: its steps could fall on both sides of the end.
 const tooLate = 300 * time.Millisecond
 
-// change runs fn with the lock, on what runs. Nothing is datapath.ErrNotLoaded.
+// change runs fn under the lock, on the policy that runs. It returns datapath.ErrNotLoaded if nothing runs.
 func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 	return in.locked(ctx, func(state *datapath.State) error {
 		l, err := openLive(ctx, state)
@@ -89,8 +89,8 @@ func (l *live) noTrial() error {
 	return errors.Join(err, datapath.ErrNoTrial)
 }
 
-// confirm keeps the newest generation: its rulesets in netfilter first, as they are what can refuse, then XDP. What rested
-// during the trial goes last, so that wherever this ends nothing is let by that both policies drop.
+// confirm keeps the newest generation: first its rulesets in netfilter, which can refuse, then XDP. What rested during the trial is removed
+// last. So wherever this ends, no packet passes that both policies drop.
 func (l *live) confirm(ctx context.Context) error {
 	g := l.generations[0]
 	both := g.program != nil || l.standby != nil && l.standby.program != nil
@@ -130,7 +130,7 @@ func (l *live) confirm(ctx context.Context) error {
 	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(l.state, g.manifest))...)
 }
 
-// rulesetBefore is the ruleset of the generation that rests during the trial.
+// rulesetBefore is the ruleset, of the generation before, that rests during the trial.
 func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
 	if l.standby == nil {
 		return nil
@@ -138,7 +138,7 @@ func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
 	return l.standby.manifest.RulesetOf(k)
 }
 
-// dropStandIns removes the rulesets that only kept others at rest.
+// dropStandIns removes the rulesets that decide nothing and only kept others at rest.
 func dropStandIns(ctx context.Context, tools map[ruleset.Kind]ruleset.Tool, m *manifest.Manifest) (err error) {
 	for _, p := range m.StandIn {
 		err = errors.Join(err, tools[p.Kind].Remove(ctx, p.Name))
@@ -173,8 +173,8 @@ func (in Instance) Settle(ctx context.Context) (number int, err error) {
 	return number, err
 }
 
-// sweep removes what a trial that nobody confirmed has left, or puts straight what a command has that died. It returns the
-// generation that was on trial, 0 for none. restore is whether it also puts back what others have removed from netfilter.
+// sweep removes the remains of a trial that was not confirmed, and completes the change of a command that died. It returns the generation
+// that was on trial, 0 for none. With restore it also puts back what other tools have removed from netfilter.
 func (in Instance) sweep(ctx context.Context, state *datapath.State, restore bool) (number int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	l, err := openAny(ctx, state)

@@ -9,9 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
-// Unload removes everything: what is attached to devices, what is in netfilter, what keeps late devices closed, and the state. Connections that SYNPROXY
-// began go on: as long as there are any, a table is left that decides nothing (Retained). It returns datapath.ErrNotLoaded when there
-// was nothing.
+// Unload removes everything: programs on devices, rulesets in netfilter, the table that keeps late devices closed, and the state.
+// Connections that SYNPROXY began go on: while there are any, a table is left that decides nothing (Retained). It returns
+// datapath.ErrNotLoaded if there was nothing.
 func (in Instance) Unload(ctx context.Context) error {
 	err := in.locked(ctx, func(state *datapath.State) error {
 		kinds, err := in.kinds(ctx, state)
@@ -59,8 +59,8 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	return errors.Join(err, in.retainProxy(ctx, l.manifests(), nil))
 }
 
-// kinds are the tools that rulesets of the instance may be in: those that a manifest names, and those that are installed,
-// since an apply that died leaves rulesets that no manifest knows.
+// kinds are the tools that may have rulesets of the instance: those that a manifest names, and those that are installed, because an apply
+// that died may leave rulesets that no manifest names.
 func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.Kind, error) {
 	named := map[ruleset.Kind]bool{}
 	l, err := openLive(ctx, state)

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// FallenError says that nothing of the policy in force is in the kernel any more: its devices have gone, or somebody has
-// removed it. It is a datapath.ErrNotLoaded, too.
+// FallenError says that nothing of the policy in force is in the kernel any more: its devices have gone, or another tool has removed it.
+// errors.Is reports it as datapath.ErrNotLoaded, too.
 type FallenError struct{ What string }
 
 func (e *FallenError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
@@ -57,7 +57,7 @@ func orNotLoaded(err error) error {
 	return err
 }
 
-// whole finds what the kernel lacks of the policy in force: what is open, so that packets may pass which the policy drops.
+// whole finds the parts of the policy in force that the kernel lacks: packets may pass that the policy drops.
 func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 	if g.program != nil {
 		lacks, err := l.state.Lacking(g.manifest.Devices, g.number)
@@ -104,7 +104,7 @@ func (s *Status) lacks(lack datapath.Lack) {
 	}
 }
 
-// renamed finds devices that have another name than in the policy: XDP goes on there, but rules of netfilter look for the name.
+// renamed finds devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
 func renamed(m *manifest.Manifest, lacks []datapath.Lack) (names []string) {
 	for _, name := range m.Devices {
 		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })

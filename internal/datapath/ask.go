@@ -17,14 +17,14 @@ const questionSize = 24
 // unanswered is no decision: no slot has that number.
 const unanswered = 0xffffffff
 
-// Answer is what a loaded program would do with a frame.
+// Answer is the result of a loaded program for a frame.
 type Answer struct {
 	Slot    uint32 // of the counter, which stands for the reason
 	Verdict uint8  // an ir.Verdict
 	Entry   bool   // the generated entry decided, and not general() of bpf/floodwall.c
 }
 
-// Question is what a loaded program is asked about.
+// Question is a frame for a loaded program, and how the program is to treat it.
 type Question struct {
 	Frame  []byte        // at least 14 bytes
 	Now    time.Duration // of CLOCK_MONOTONIC since its zero, which limits count by; 0 is the present
@@ -40,7 +40,7 @@ const (
 	general = 32
 )
 
-// flags are those of the question.
+// flags returns the flags of struct question.
 func (q *Question) flags() (flags uint32) {
 	if q.Charge {
 		flags |= charge

@@ -41,8 +41,9 @@ func mountBPF(dir string) error {
 	return nil
 }
 
-// mountsLast reports whether our mount namespace is that of process 1. They have the same mounts, whose numbers are
-// unique on the machine (proc_pid_mountinfo(5)); to read /proc/1/ns/mnt would take all capabilities that process 1 has.
+// mountsLast reports whether mounts of this process outlive it: whether its mount namespace is that of process 1. Then
+// both see the same mounts, whose numbers are unique on the machine (proc_pid_mountinfo(5)). Reading /proc/1/ns/mnt
+// instead would take all capabilities of process 1.
 func mountsLast() bool {
 	ours, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
@@ -66,8 +67,8 @@ func isBPF(dir string) bool {
 	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// check looks at the state directory or, when it is absent, at where it would be made: whether it can be that of an
-// instance, and is that of this network namespace.
+// check reports why the state directory, or the place where it would be made, cannot be that of an instance of this
+// network namespace.
 func (s *State) check() error {
 	at := s.dir
 	for _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at); _, err = os.Stat(at) {
@@ -105,7 +106,7 @@ func isRoot(dir string) bool {
 	return here.Dev != above.Dev
 }
 
-// checkNames refuses a directory that holds anything which is not ours: it is another program's.
+// checkNames refuses a directory that has an unknown name in it: it belongs to another program.
 func (s *State) checkNames() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -144,7 +145,7 @@ func known(name string) bool {
 	return generation || trial || renewal || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting || name == pinDirectory
 }
 
-// remove removes what is ours in the state directory, and the directory when nothing else is in it.
+// remove removes all known names from the state directory, and the directory when it is empty then.
 func (s *State) remove() error {
 	links, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// code is the programs of a generation, one for each mode, wherever they are: just loaded, or only pinned.
+// code holds the programs of a generation, one for each mode: just loaded, or opened from their pins.
 type code struct {
 	number int
 	dir    string
@@ -24,8 +24,8 @@ func (s *State) code(number int, fresh *Program) *code {
 	return &code{number: number, dir: s.path(generationName(number)), fresh: fresh, opened: map[Mode]*ebpf.Program{}}
 }
 
-// program is the program that a device's mode takes, valid until close; nil for a side for which the generation has
-// none. That for generic mode is loaded and pinned when first used, before anything holds it.
+// program returns the program for a device's mode, valid until close; nil for a hook for which the generation has none.
+// The program for generic mode is loaded and pinned when it is first used.
 func (c *code) program(mode Mode) (*ebpf.Program, error) {
 	if c.fresh == nil {
 		return c.load(mode)
@@ -54,8 +54,9 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
 	if errors.Is(err, os.ErrNotExist) && mode == Generic && c.generic {
-		// It reads the first piece of a frame only, which has all headers: the kernel makes it as large as a page
-		// (skb_pp_cow_data in net/core/skbuff.c, since 6.9), and before that puts each frame in one piece.
+		// The native program reads only the first buffer of a frame, which has all headers: since Linux 6.9 the kernel
+		// makes it as large as a page (skb_pp_cow_data in net/core/skbuff.c), and before that it makes each frame
+		// linear.
 		prog, err = ebpf.LoadPinnedProgram(c.pin(Native), nil)
 	}
 	if errors.Is(err, os.ErrNotExist) && isSide(mode) {

@@ -28,8 +28,8 @@ func (e *ConntrackError) Error() string {
 // Hint is the remedy.
 func (e *ConntrackError) Hint() string { return e.Remedy }
 
-// ConntrackLookupSupported returns an error when XDP programs cannot ask the kernel's table of connections. It has the kernel
-// load the table's module, and returns a *ConntrackError when that fails.
+// ConntrackLookupSupported returns an error if XDP programs cannot look up connections in conntrack. It has the kernel
+// load conntrack's module, and returns a *ConntrackError if that fails.
 func ConntrackLookupSupported() error {
 	if err := loadConntrack(); err != nil {
 		return err
@@ -37,9 +37,9 @@ func ConntrackLookupSupported() error {
 	return kfuncSupported("bpf_xdp_ct_lookup", "5.18, when it is built with conntrack")
 }
 
-// loadConntrack has the kernel load conntrack if it has not. The kernel does so itself when it is asked for the table
-// (nfnetlink_rcv_msg of net/netfilter/nfnetlink.c), by the host's modprobe. That takes CAP_NET_ADMIN and not CAP_SYS_MODULE, no
-// modprobe in this file system, and works from a container.
+// loadConntrack has the kernel load conntrack if it is not loaded. The kernel runs the host's modprobe when it is asked
+// for the table (nfnetlink_rcv_msg of net/netfilter/nfnetlink.c). That takes CAP_NET_ADMIN and not CAP_SYS_MODULE,
+// needs no modprobe in this file system, and works from a container.
 func loadConntrack() error {
 	if hasConntrack() {
 		return nil
@@ -56,7 +56,8 @@ func hasConntrack() bool {
 	return err == nil
 }
 
-// whyUnloaded finds out why the kernel has not loaded conntrack when it was asked for the table, with this error.
+// whyUnloaded returns the reason for which the kernel has not loaded conntrack; asked is the error of the request for
+// the table.
 func whyUnloaded(asked error) error {
 	disabled, _ := os.ReadFile("/proc/sys/kernel/modules_disabled")
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")

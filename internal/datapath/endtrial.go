@@ -96,10 +96,10 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	return errors.Join(err, s.setSide(d, leaving, behind))
 }
 
-// Settle does what is left to do after a trial has expired, or a command has died that ended one: devices get the
-// program of the generation that decides already, and what the other one held is removed. A trial that goes on is left
-// alone. Every change calls this first, except Confirm and Rollback: they have to see that the trial expired, one to
-// say so, the other so as not to go back by two generations. The caller holds the lock.
+// Settle completes a trial that has expired, or that a command ended that died: devices get the program of the
+// generation in force, and the other generation is removed. It leaves a trial that is not over alone. Every change
+// calls it first, except Confirm and Rollback, which must see that the trial expired: Confirm to report it, Rollback so
+// as not to go back by two generations. The caller holds the lock.
 func (s *State) Settle() error {
 	v, err := s.situation()
 	if err != nil {
@@ -117,13 +117,14 @@ func (s *State) Settle() error {
 	return nil
 }
 
-// Rollback returns to the generation before. The caller holds the lock.
+// Rollback returns to the previous generation. The caller holds the lock.
 //
 // During a trial, and after an expired one, that is the generation from before the trial; the one on trial is removed.
-// Devices that only the latter had are released, and the state has nothing loaded when there was none before. After an
-// Install that died half way it is the one from before that Install. Otherwise it is the one that is kept, with the
-// devices it had; the two exchange their roles, so that a second Rollback returns. It returns ErrNoPrevious when there
-// is none, and ErrNotLoaded when nothing runs. If a device refuses, all keep what they had, and the error is returned.
+// Devices that only the latter had are released, and nothing is loaded if there was no generation before. After an
+// Install that died half way it is the generation from before that Install. Otherwise it is the generation that is
+// kept, with the devices it had; the two exchange their roles, so a second Rollback returns. It returns ErrNoPrevious
+// if there is no previous generation, and ErrNotLoaded if nothing runs. If a device refuses, all keep their programs,
+// and the error is returned.
 func (s *State) Rollback() error {
 	v, err := s.situation()
 	if err != nil {

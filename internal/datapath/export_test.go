@@ -52,3 +52,12 @@ func (s *State) RenewPart(number int, p *Program, manifest []byte, devices int, 
 	}
 	return err
 }
+
+// AddRecord makes a record with a manifest under the next free number, without the rest of an Install. The caller holds the lock.
+func (s *State) AddRecord(manifest []byte) (number int, err error) {
+	incomplete := func(n int) bool { return !s.has(n, pinManifest) }
+	if err := s.sweepIf(incomplete); err != nil {
+		return 0, err
+	}
+	return s.pinGeneration(nil, manifest, 0)
+}

@@ -14,7 +14,7 @@ import (
 // Connection is a TCP connection of a protected service. IPv4 addresses are not in mapped form.
 type Connection struct{ Client, Server netip.AddrPort }
 
-// FlowState is what a program knows of a connection: enum flow_state of bpf/flow.h.
+// FlowState is the state of a connection in the flow table: enum flow_state of bpf/flow.h.
 type FlowState uint8
 
 // The states.
@@ -27,8 +27,8 @@ const (
 	FlowLasting     = 6       // the kernel has it for longer than a minute
 )
 
-// Flows is the table of the connections that a program knows, in its own memory: what is added here is known at once.
-// bpf/flow.h says what it is made of.
+// Flows is the flow table of a program, mapped into memory: a connection that is added is known at once. bpf/flow.h
+// describes its layout.
 type Flows struct {
 	words  []uint64 // the buckets
 	filter []uint64 // a bit for each bucket: whether it was ever used
@@ -37,8 +37,8 @@ type Flows struct {
 	release func()
 }
 
-// The fields of a word, from the highest on: the upper bits of the hash, a state, and when the flow was seen last, in
-// seconds of CLOCK_MONOTONIC.
+// The fields of a word, from the highest bit on: the upper bits of the hash, a state, and the time of the last packet
+// in seconds of CLOCK_MONOTONIC.
 const (
 	flowTagShift  = 27
 	flowSeenBits  = 24
@@ -119,7 +119,7 @@ func (f *Flows) bucket(hash uint64) (words []uint64, number uint64) {
 
 func flowState(word uint64) FlowState { return FlowState(word >> flowSeenBits & flowStateMask) }
 
-// State is what the table says of a connection.
+// State returns the state of a connection in the table.
 func (f *Flows) State(c Connection) FlowState {
 	hash := f.hash(c)
 	words, number := f.bucket(hash)
@@ -134,8 +134,8 @@ func (f *Flows) State(c Connection) FlowState {
 	return FlowNone
 }
 
-// Add notes connections that the kernel has, and their state. One that finds its bucket full takes the place of another, by
-// the rank that bpf/flow.h gives them.
+// Add stores connections that the kernel has, with their state. In a full bucket one replaces another flow, by the rank
+// in bpf/flow.h.
 func (f *Flows) Add(list []Connection, state FlowState) {
 	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for _, c := range list {
@@ -168,7 +168,8 @@ func (f *Flows) put(words []uint64, hash, next, now uint64) bool {
 	return atomic.CompareAndSwapUint64(&words[at], old, next)
 }
 
-// rank is flow_rank of bpf/flow.h: how much a flow is worth to the table, 0 when the kernel is not known to have it.
+// rank is flow_rank() of bpf/flow.h: 0 if the kernel is not known to have the flow. A flow with a higher rank stays
+// longer in a full bucket.
 func (s FlowState) rank() int {
 	switch s {
 	case FlowEstablished:
@@ -179,15 +180,15 @@ func (s FlowState) rank() int {
 	return 0
 }
 
-// For how many seconds a flow is remembered after its last packet: FLOW_LINGER, of those without a rank, and FLOW_LIFE of
-// bpf/flow.h.
+// Seconds for which a flow stays in the table after its last packet: FLOW_LINGER for flows of rank 0, and FLOW_LIFE,
+// both of bpf/flow.h.
 const (
 	flowLinger = 128
 	flowLife   = 86400
 )
 
-// isOver is is_over of bpf/flow.h: the flow counts for nothing, and its word will be used again. One that was seen after now
-// was read is not.
+// isOver is is_over() of bpf/flow.h: the flow has expired, and its word may be reused. A flow that was seen after now
+// was read has not.
 func isOver(word, now uint64) bool {
 	life := uint64(flowLinger)
 	if flowState(word).rank() > 0 {
@@ -197,7 +198,7 @@ func isOver(word, now uint64) bool {
 	return age > life && age <= flowSeenMask/2
 }
 
-// Len is how many connections the table has that are not over, and how many fit.
+// Len returns the number of connections in the table that have not expired, and the number that fit.
 func (f *Flows) Len() (used, fit int) {
 	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for number := range f.filter {

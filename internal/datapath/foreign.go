@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// foreignProgram is a program of somebody else on a device, as far as it can be found out.
+// foreignProgram is a program that another tool attached to a device, as far as the kernel tells.
 type foreignProgram struct {
 	program ebpf.ProgramID // 0: not known
 	name    string

@@ -6,9 +6,10 @@ import (
 	"github.com/floodwall/floodwall/internal/ethtool"
 )
 
-// Forgetful reports whether a device's driver ceases to run XDP while the kernel holds the program to be attached. vmxnet3 of
-// Linux 6.12 does so each time that the device is set up again, or that its MTU changes: all packets pass, and nothing is counted
-// (internal/guest/drivertest). Only a new link starts it again. Generic XDP does not depend on the driver.
+// Forgetful reports whether a device's driver stops running XDP although the kernel reports the program as attached.
+// vmxnet3 of Linux 6.12 does so each time the device is set up again or its MTU changes: then all packets pass, and
+// nothing is counted (internal/guest/drivertest). Only a new link starts it again. Generic XDP does not depend on the
+// driver.
 func Forgetful(device string) bool {
 	c, err := ethtool.Open()
 	if err != nil {
@@ -19,7 +20,7 @@ func Forgetful(device string) bool {
 	return err == nil && driver == "vmxnet3"
 }
 
-// Forgets says what becomes of XDP on a device whose driver does not keep to it.
+// Forgets is the warning about XDP on a device with such a driver.
 func (to Attachment) Forgets() string {
 	const what = "device %s: its driver, vmxnet3, ceases to run XDP when the device was down or its MTU has changed, "
 	if to.Mode == Native {

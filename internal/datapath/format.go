@@ -13,16 +13,17 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// The state of an instance outlives the floodwall that made it, so each says in what form it is: the directory by a name in
-// it, and each generation by a text. A floodwall that knows less refuses it and changes nothing.
+// The state of an instance outlives the floodwall that made it. So the directory has its format in a name, and each
+// generation has its formats in a text. A floodwall that does not know a format refuses the state and changes nothing.
 
-// stateFormat is the form of the directory. The first had no name for it: it has no pinAlive, and those who know only it refuse
-// a directory with a name that they do not know, which is why this is a name.
+// stateFormat is the format of the directory. The first format had no name for it, and has no pinAlive. A floodwall
+// that knows only that format refuses a directory with an unknown name: therefore the format is a name.
 const stateFormat = 2
 
 const formatPrefix = "FORMAT-"
 
-// formatName is that of a format. It is what those who know only the first format print, as what is not theirs.
+// formatName is the name for a format. A floodwall that knows only the first format prints it as a name of another
+// program.
 func formatName(n int) string { return formatPrefix + strconv.Itoa(n) + "-needs-a-newer-floodwall" }
 
 // formatNumber is the n of formatName(n).
@@ -33,7 +34,7 @@ func formatNumber(name string) (n int, ok bool) {
 	return n, ok && err == nil
 }
 
-// checkFormat refuses a format that is not known.
+// checkFormat returns an error for a format that is unknown.
 func (s *State) checkFormat(n int) error {
 	if n <= stateFormat {
 		return nil
@@ -42,7 +43,7 @@ func (s *State) checkFormat(n int) error {
 		Remedy: "use that one; to return to this one, `floodwall unload` with that one and apply with this one, with a moment without a filter between them"}
 }
 
-// setFormat notes the format.
+// setFormat records the format in the directory.
 func (s *State) setFormat() error {
 	path := s.path(formatName(stateFormat))
 	if _, err := os.Stat(path); err == nil {
@@ -51,7 +52,7 @@ func (s *State) setFormat() error {
 	return pinText(path, "format", nil)
 }
 
-// FormatError says that a generation was loaded by another version, whose maps are of another form.
+// FormatError says that another version loaded a generation, whose maps have another format.
 type FormatError struct {
 	Generation   int
 	Map          string
@@ -68,7 +69,7 @@ func (e *FormatError) Hint() string {
 	return "apply the policy again with this version, or use that one"
 }
 
-// pinFormats has the formats of a generation's maps that are not 1, as JSON.
+// pinFormats is the name of the text with the formats of a generation's maps that are not 1, as JSON.
 const pinFormats = "formats"
 
 func writeFormats(dir string) error {
@@ -117,7 +118,7 @@ func (g *Generation) pinned(name string) (*ebpf.Map, error) {
 	return ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
 }
 
-// unlessForeign is no error when a map is of a form that this version does not know: it is not handed on.
+// unlessForeign returns nil for the error of a map with an unknown format: such a map is not handed on.
 func unlessForeign(err error) error {
 	var foreign *FormatError
 	if errors.As(err, &foreign) {

@@ -24,15 +24,15 @@ type Generation struct {
 	mapped  [][]byte
 }
 
-// Another command can be at any step of a swap while this one looks, without the lock, at links first and generations
-// second. It is waited for so many times, for so long.
+// A reader without the lock looks at links first and generations second, while another command may be anywhere in a
+// swap. It retries this many times, at this interval.
 const (
 	looks     = 10
 	lookAgain = 20 * time.Millisecond
 )
 
-// Running opens the generations that run, newest first: one, unless an apply died while it went from device to device.
-// It returns ErrNotLoaded when there is none.
+// Running opens the generations that run, newest first: there is one, unless an apply died while it went from device to
+// device. It returns ErrNotLoaded if there is none.
 func (s *State) Running() ([]*Generation, error) {
 	for i := 1; ; i++ {
 		running, whole, err := s.look()
@@ -44,7 +44,7 @@ func (s *State) Running() ([]*Generation, error) {
 	}
 }
 
-// look opens the generations that run. They are whole when it is known of every device what it runs.
+// look opens the generations that run. whole says that the program of every device is known.
 func (s *State) look() (running []*Generation, whole bool, err error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *State) openOn(numbers []int, devices []*Device) (running []*Generation,
 	return running, nil
 }
 
-// Standby opens the generation that an unexpired trial returns to. What is to hold after the trial in any case, such as
-// a ban, must be known to it too. It returns nil without a trial, or when nothing ran before it.
+// Standby opens the generation that a trial returns to if it is not confirmed. A change that is to last in any case,
+// such as a ban, must be made there too. It returns nil without a trial, or if nothing ran before the trial.
 func (s *State) Standby() (*Generation, error) {
 	t, err := s.Trial()
 	if err != nil || t == nil || t.Old == 0 || t.Expired() {
@@ -133,8 +133,8 @@ func (s *State) Previous() (*Generation, error) {
 	return s.openGeneration(n, nil)
 }
 
-// Latest opens the generation that ran last, whether or not a device runs it: what is left of the policy after its
-// devices have gone. It returns nil when there is none. The caller holds the lock.
+// Latest opens the generation that ran last, whether or not a device runs it: the remains of a policy whose devices
+// have gone. It returns nil if there is none. The caller holds the lock.
 func (s *State) Latest() (*Generation, error) {
 	devices, gone, err := s.links()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// held are the programs that devices have when a swap begins, to give back when it fails. They are opened from their pins
-// before anything changes: BPF_PROG_GET_FD_BY_ID, the other way to a program, takes CAP_SYS_ADMIN, which the daemon
-// does not have.
+// held are the programs of the devices when a swap begins, with which a failed swap is undone. They are opened from
+// their pins before anything changes: the other way, BPF_PROG_GET_FD_BY_ID, takes CAP_SYS_ADMIN, which the daemon does
+// not have.
 type held map[ebpf.ProgramID]*ebpf.Program
 
-// hold opens the programs of these devices. A program that is neither pinned nor to be had by its number is an error: the
-// change could not be undone.
+// hold opens the programs of these devices. It is an error if a program is neither pinned nor can be opened by its
+// number, because the change could not be undone.
 func (s *State) hold(devices []*Device) (held, error) {
 	h := held{}
 	for _, d := range devices {
@@ -98,7 +98,7 @@ func (s *State) programPins() (paths []string, err error) {
 	return paths, nil
 }
 
-// program is one that a device had, for as long as the swap is open.
+// program returns a program that a device had, valid while the swap is open.
 func (h held) program(id ebpf.ProgramID) (*ebpf.Program, error) {
 	if prog := h[id]; prog != nil {
 		return prog, nil

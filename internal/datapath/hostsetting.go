@@ -5,8 +5,9 @@ import (
 	"os"
 )
 
-// pinSetting keeps what the host had of a setting that a generation changes. It is the state's and no generation's: it is
-// there before the setting changes, and goes when it is restored, whatever becomes of generations in between.
+// pinSetting keeps the host's value of a setting that a generation changes. It belongs to the state and not to a
+// generation: it is written before the setting changes, and removed when the setting is restored, however generations
+// change in between.
 const pinSetting = "setting"
 
 // HostSetting is the text that KeepSetting has kept, nil when there is none, or when it was the setting of a network

@@ -15,8 +15,8 @@ type Inherited struct {
 	Counters *ebpf.Map // to count in
 	Verified *ebpf.Map // clients that are known to be who they say
 
-	// What is known of connections that have proved their address, and the keys that cookies on their way were made with.
-	// A table of another size is left behind: what it knew, Preload finds, and cookies prove again.
+	// The connections that have proved their address, and the keys of the cookies that were sent. A table of another
+	// size is not taken over: Preload finds its connections again, and cookies prove the others.
 	Flows, FlowFilter, SynKeys *ebpf.Map
 
 	CookiesSent *ebpf.Map // for which connections those are on their way; without it, of any there may be
@@ -57,8 +57,8 @@ func (g *Generation) open(name string) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// replacements are the maps that a program of this spec takes over. The counters get the size of those that there are.
-// The table of flows is of no use without the key of its hash, nor without its filter.
+// replacements are the maps that a program of this spec takes over. The map of counters keeps its size. The flow table
+// needs the key of its hash and its bitmap.
 func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	kept := map[string]*ebpf.Map{}
 	if from.Counters != nil {
@@ -84,8 +84,8 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 	return kept
 }
 
-// CarryStates has protections of the program begin as they stand in the generation before. before is, by their numbers
-// in this program from 0 on, what numbers they have there; those that it leaves out begin anew.
+// CarryStates copies the states of protections from the generation before. before maps their numbers in this program,
+// from 0 on, to those in that one; protections that it lacks begin anew.
 func (p *Program) CarryStates(from *ebpf.Map, before map[int]int) error {
 	to := p.Map(xdp.ProtectionStates)
 	if to == nil || from == nil || from.ValueSize() != to.ValueSize() {

@@ -76,7 +76,7 @@ func (s *State) install(p *Program, manifest []byte, to []Attachment, ends time.
 	return swap.now(), errors.Join(err, s.sweep(keep...))
 }
 
-// discard removes a generation, but not when a device could not be given back what it had.
+// discard removes a generation, unless a device could not get its old program back.
 func (s *State) discard(number int) error {
 	return s.sweepIf(func(n int) bool { return n == number })
 }
@@ -112,7 +112,8 @@ func (s *State) pinGeneration(p *Program, manifest []byte, before int) (number i
 	return number, nil
 }
 
-// furnishGeneration fills the directory of a generation. The manifest is last: what has one is whole.
+// furnishGeneration fills the directory of a generation. The manifest comes last: a generation with a manifest is
+// complete.
 func (s *State) furnishGeneration(number int, p *Program, manifest []byte, before int) error {
 	dir := s.path(generationName(number))
 	if p != nil {
@@ -148,7 +149,7 @@ func (p *Program) pin(dir string) error {
 	return nil
 }
 
-// pinMap and pinClone pin a second descriptor, so that closing the first does not depend on where it was pinned.
+// pinMap and pinClone pin a second descriptor, so that closing the first does not depend on its pin.
 func pinMap(m *ebpf.Map, path string) error {
 	clone, err := m.Clone()
 	if err != nil {

@@ -31,8 +31,8 @@ func (s *State) devices() ([]*Device, error) {
 	return devices, err
 }
 
-// Gone lists the devices that had a policy and are no more: removed, or moved to another network namespace. One that
-// comes back under that name is not filtered until the next Install.
+// Gone lists devices that had a policy and are no longer there: removed, or moved to another network namespace. A
+// device that comes back under such a name is not filtered until the next Install.
 func (s *State) Gone() ([]string, error) {
 	devices, gone, err := s.links()
 	closeDevices(devices)
@@ -43,7 +43,7 @@ func (s *State) Gone() ([]string, error) {
 	return names, err
 }
 
-// links opens the links of all devices, and lists those whose device has gone, by the name it had and closed.
+// links opens the links of all devices. gone are those whose device has gone, with the name it had and a closed link.
 func (s *State) links() (devices, gone []*Device, err error) {
 	entries, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -115,11 +115,11 @@ func attachedMode(dev netlink.Link) Mode {
 // attachedSKB is XDP_ATTACHED_SKB of include/uapi/linux/if_link.h.
 const attachedSKB = 2
 
-// passingPrefix begins no name that pinName makes.
+// passingPrefix is a prefix that no name of pinName has.
 const passingPrefix = "%if"
 
-// passingName is the name of a link's pin until the swap is done, and while devices that exchanged their names do so
-// here.
+// passingName is the temporary name of a link's pin, until a swap is done, and while pins of devices that exchanged
+// their names are renamed.
 func passingName(ifindex int) string { return passingPrefix + strconv.Itoa(ifindex) }
 
 // nameLinks pins the links under the names that the devices have now, and removes all others.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A manifest is kept in an array map, so that it lives and dies with the generation it describes: no file on a disk
-// that is full, read-only or of the boot before can contradict the kernel. The same goes for the other texts.
+// A manifest is kept in an array map, so its life is that of the generation it describes. A file could contradict the
+// kernel: its disk may be full, read-only, or from before the boot. The same holds for the other texts.
 
 // pinText makes and pins the map of a text: its length in 8 bytes, then the bytes.
 func pinText(path, name string, text []byte) error {
@@ -52,7 +52,7 @@ func replaceText(path, name string, text []byte) error {
 	return nil
 }
 
-// passingSuffix ends no name that pinName makes.
+// passingSuffix is a suffix that no name of pinName has.
 const passingSuffix = "%new"
 
 // readText reads a text that pinText pinned.

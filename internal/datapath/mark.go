@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markAge is how old the last change of a directory must be: another one within the same tick of the kernel's clock, which is 10 ms at
-// most, does not change the time of the directory again.
+// markAge is the least age of a directory's last change: a second change within the same tick of the kernel's clock, 10
+// ms at most, does not change the directory's time again.
 const markAge = 100 * time.Millisecond
 
-// errUnsettled says that there is no mark of an instance.
+// errUnsettled says that an instance has no mark now.
 var errUnsettled = errors.New("the instance is not settled")
 
-// Mark is a text that stays the same while no command changes the instance in a state directory and no other tool detaches its links.
-// It takes some ten system calls. It is "" when that cannot be told: shortly after a change, during a trial, which ends by the clock,
-// for a policy without an XDP program, which others can remove from netfilter, and when nothing runs. It does not tell of what happens
-// to netfilter, nor of devices that appear, go or move, of which the kernel tells at once, nor of the content of maps.
+// Mark is a text that stays the same as long as no command changes the instance in a state directory and no other tool
+// detaches its links. It takes some ten system calls. It is "" when this cannot be known: shortly after a change,
+// during a trial, which ends by the clock, for a policy without an XDP program, which others can remove from netfilter,
+// and when nothing runs. It covers neither netfilter, nor devices that appear, go or move (the kernel sends events for
+// these), nor the content of maps.
 func Mark(dir string) string {
 	s := &State{dir: dir}
 	text, err := s.mark(time.Now())

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Devices are known by numbers that hold in one network namespace only. The state says which: an apply in another one
-// would take the devices of the first for its own, and swap the policy of the wrong host. When that namespace has ended, as
-// with a container that is started again, its devices have too, and the state is anybody's who has the directory.
+// The index of a device is valid in one network namespace only, so the state records the namespace. An apply in another
+// one would take devices of its own for those of the first, and swap the policy of the wrong host. When a namespace has
+// ended, as with a container that is started again, its devices are gone, and anyone with the directory may take the
+// state over.
 
 // pinAlive is a map of devices whose one entry is the loopback device of the state's namespace. The kernel removes the entry
 // when the device ends (dev_map_notification of kernel/bpf/devmap.c), and that device ends with its namespace and not
 // before. It costs packets nothing.
 const pinAlive = "alive"
 
-// owner is whose namespace a state is.
+// owner is the relation of a state's network namespace to this thread's.
 type owner int
 
 const (
@@ -30,7 +31,7 @@ const (
 	deceased // of one that has ended
 )
 
-// owner finds out whose the state is.
+// owner compares the state's namespace with this thread's.
 func (s *State) owner() (owner, error) {
 	m, err := ebpf.LoadPinnedMap(s.path(pinNamespace), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -58,7 +59,7 @@ func (s *State) owner() (owner, error) {
 	return others, err
 }
 
-// namespaceEnded reports whether the namespace of the state has ended for sure.
+// namespaceEnded reports whether the namespace of the state has certainly ended.
 func (s *State) namespaceEnded() (bool, error) {
 	m, err := ebpf.LoadPinnedMap(s.path(pinAlive), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -79,7 +80,7 @@ func (s *State) namespaceEnded() (bool, error) {
 	return false, nil
 }
 
-// allDefunct is what can be said of a state that an earlier version made: it has links, and the devices of all have ended.
+// allDefunct is the test for a state of an earlier version: it has links, and the devices of all have gone.
 func (s *State) allDefunct() (bool, error) {
 	entries, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -112,7 +113,7 @@ func (s *State) checkNamespace() error {
 	return err
 }
 
-// The kernel ends a namespace some time after its last process. An apply waits for it so long.
+// The kernel ends a namespace some time after its last process. An apply waits this long for it.
 const (
 	namespaceWait  = 3 * time.Second
 	namespaceAgain = 50 * time.Millisecond
@@ -128,8 +129,8 @@ func (s *State) awaitNamespace() error {
 	}
 }
 
-// claim makes a state ours that says nobody's, or one of a namespace that has ended. What that has left stays until the
-// next Install takes its place, but for the setting of its host and the directory of its files. The caller holds the lock.
+// claim takes over a state without a namespace, or of one that has ended. The remains stay until the next Install
+// replaces them, except for the setting of its host and the directory of its files. The caller holds the lock.
 func (s *State) claim() error {
 	if err := s.checkNamespace(); err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Note is a text that is kept with a generation beside its manifest: what few commands read, and what becomes known only
-// when it runs.
+// Note is a text that is kept with a generation beside its manifest: few commands read it, or its content becomes known
+// only when the generation runs.
 type Note string
 
 // The notes.

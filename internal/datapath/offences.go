@@ -17,7 +17,7 @@ import (
 // ErrNoOffences says that no limit of a generation bans.
 var ErrNoOffences = errors.New("no limit bans")
 
-// Offence is one of the packets that exceeded a limit which bans; of a flood most are not reported.
+// Offence is a packet that exceeded a limit that bans. In a flood most such packets are not reported.
 type Offence struct {
 	Limit  int // its number in the program
 	Source netip.Addr
@@ -30,7 +30,7 @@ type Offences struct {
 	record ringbuf.Record
 }
 
-// Offences begins to read those from now on. It returns ErrNoOffences when no limit bans.
+// Offences reads offences from now on. It returns ErrNoOffences if no limit bans.
 func (g *Generation) Offences() (*Offences, error) {
 	m, err := g.pinned(xdp.Offences)
 	if errors.Is(err, os.ErrNotExist) {
@@ -52,7 +52,7 @@ func (g *Generation) Offences() (*Offences, error) {
 	return o, nil
 }
 
-// drain drops what nobody has read so far: it may be of any time.
+// drain discards offences that nobody has read: their time is unknown.
 func (o *Offences) drain() error {
 	o.ring.SetDeadline(time.Now())
 	for {

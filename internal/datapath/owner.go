@@ -11,11 +11,11 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Whoever can write the state directory, or rename a directory above it, decides what the devices run: a link that loses
-// its pin detaches. So all of them must belong to this user or to root. The BPF file system is mounted with mode 1777
-// unless another is asked for; there, another user can make the directory first, but not rename one that is ours.
+// A user who can write the state directory, or rename a directory above it, decides what the devices run: a link that
+// loses its pin detaches. So all these directories must belong to this user or to root. The BPF file system has mode
+// 1777 unless mounted with another: there another user can make the directory first, but cannot rename ours.
 
-// checkOwners makes sure that nobody else can change what is in the state directory, which exists.
+// checkOwners returns an error if another user can change the content of the state directory, which exists.
 func (s *State) checkOwners() error {
 	info, err := os.Lstat(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -37,7 +37,7 @@ func (s *State) checkOwners() error {
 	return s.checkAbove(path)
 }
 
-// checkAbove makes sure of the directories above a path, and of those that links lead to.
+// checkAbove does the same for the directories above a path, and those that symbolic links lead to.
 func (s *State) checkAbove(path string) error {
 	for path != filepath.Dir(path) {
 		path = filepath.Dir(path)
@@ -68,8 +68,8 @@ func (s *State) checkAbove(path string) error {
 	return nil
 }
 
-// shared says why others could change what is in a directory, "" when they cannot. In one with the sticky bit they cannot
-// rename or remove what is not theirs (rename(2), EPERM), which is enough above the state.
+// shared is the reason for which others could change the content of a directory, "" if they cannot. With the sticky bit
+// they cannot rename or remove the files of others (rename(2), EPERM), which suffices above the state.
 func shared(info os.FileInfo, above bool) string {
 	sticky := above && info.Mode()&os.ModeSticky != 0
 	switch {
@@ -99,8 +99,8 @@ func (s *State) sharedError(path, cause string) error {
 	return &StateError{Dir: s.dir, Cause: "is not safe: " + path + " " + cause, Remedy: remedy}
 }
 
-// checkNoLinks refuses a directory of programs and maps that has anything else: to remove a link would detach what it
-// holds. A directory of links that was renamed looks like that.
+// checkNoLinks refuses a directory of programs and maps with anything else in it: removing a link would detach its
+// program. A renamed directory of links looks like that.
 func (s *State) checkNoLinks(name string) error {
 	entries, err := os.ReadDir(s.path(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

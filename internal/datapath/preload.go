@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that begins to protect services knows none of their connections, and one that returns knows none of those that
-// were made meanwhile. The kernel does: Learn asks it at once for all, so that none has to be asked for by a packet, of which
-// there is a limit.
+// A program that begins to protect services knows none of their connections, and a generation that is returned to knows
+// none of those made since. The kernel knows them: Learn reads all at once. Otherwise packets would have to ask for
+// each, at a limited rate.
 
 // Families of addresses, as the kernel numbers them.
 var families = []uint8{unix.AF_INET, unix.AF_INET6}
 
-// Learn notes the connections to protected ports that the kernel has: those of sockets of this network namespace, and, of services
-// behind this host, those that it tracks.
+// Learn stores the connections to protected ports that the kernel has: those of sockets of this network namespace, and
+// for services behind this host those that conntrack has.
 func (f *Flows) Learn(protects func(port uint16, behind bool) bool) error {
 	_, err := f.Preload(func(port uint16) bool { return protects(port, false) })
 	_, trackedErr := f.PreloadTracked(func(port uint16) bool { return protects(port, true) })
@@ -47,8 +47,8 @@ func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
 	return f.addAll(known), nil
 }
 
-// stateOfSocket is that of the connection of a socket: none while its peer has not proved its address. One in TIME-WAIT is
-// still closing: a new SYN for it is for the kernel.
+// stateOfSocket is the flow state for a socket's state: none until its peer has proved its address. TIME-WAIT counts as
+// closing: a new SYN for it is left to the kernel.
 func stateOfSocket(state uint8) FlowState {
 	switch state {
 	case netlink.TCP_SYN_SENT, netlink.TCP_SYN_RECV, netlink.TCP_NEW_SYN_REC, netlink.TCP_CLOSE, netlink.TCP_LISTEN:
@@ -83,8 +83,8 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 	return f.addAll(known), nil
 }
 
-// stateOfTracked is that of a connection of TCP whose handshake is over and which has not ended, none of any other: enum
-// tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
+// stateOfTracked is the flow state for an entry of conntrack whose handshake is over and which has not ended, none for
+// any other: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
 func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	const established, lastACK = 3, 6
 	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
@@ -97,16 +97,16 @@ func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	return FlowClosing
 }
 
-// addrPort is an address as the kernel hands it out: of an IPv4 connection of an IPv6 socket it is in mapped form.
+// addrPort converts an address. For an IPv4 connection of an IPv6 socket the kernel gives it in mapped form.
 func addrPort(ip net.IP, port uint16) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(ip)
 	return netip.AddrPortFrom(addr.Unmap(), port)
 }
 
-// preload is connections that a program did not see begin.
+// preload has connections that a program did not see begin.
 type preload struct{ open, closing []Connection }
 
-// note adds a connection, unless it is in no state in which a program knows one.
+// note adds a connection, unless its state is none that the flow table has.
 func (p *preload) note(c Connection, state FlowState) {
 	switch state {
 	case FlowLasting:

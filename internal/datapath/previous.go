@@ -11,14 +11,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Each generation says which one it took the place of, and one that has been left which devices it had. Nothing says
-// which generation runs: the links do.
+// Each generation has a text with the number of the generation that it replaced, and a replaced one has a text with its
+// devices. No text says which generation runs: the links do.
 const (
 	pinBefore  = "before"
 	pinDevices = "devices"
 )
 
-// before is the generation that ran when this one was installed, 0 for none. It may be gone.
+// before is the number of the generation that ran when this one was installed, 0 for none. It may be gone.
 func (s *State) before(n int) (int, error) {
 	text, err := readText(s.path(generationName(n), pinBefore), pinBefore)
 	if errors.Is(err, os.ErrNotExist) {
@@ -45,7 +45,7 @@ type previousDevice struct {
 	Mode  Mode
 }
 
-// remember notes which devices a generation has, before they get another.
+// remember records the devices of a generation, before they get another program.
 func (s *State) remember(n int, devices []*Device) error {
 	list := []previousDevice{}
 	for _, d := range devices {
@@ -65,8 +65,8 @@ func (s *State) rememberList(n int, list []previousDevice) error {
 	return nil
 }
 
-// returned notes with the generations that have been left that a device is there again, with another index: what is returned to,
-// after a trial or by Rollback, has it too.
+// returned records in the generations that were replaced that a device is back with another index: a trial that ends
+// and Rollback then return it too.
 func (s *State) returned(d *Device) error {
 	numbers, err := s.generations()
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *State) had(n int) (func(*Device) bool, error) {
 	}, err
 }
 
-// exchange swaps the generation that runs for the one that is kept.
+// exchange swaps the generation that runs with the one that is kept.
 func (s *State) exchange(v *situation) error {
 	if v.base == 0 {
 		return ErrNotLoaded
@@ -142,8 +142,8 @@ func (s *State) exchange(v *situation) error {
 	return errors.Join(swap.finish(), s.sweep(previous, v.base))
 }
 
-// attachments are the devices of a list that there still are, by the names they have now. One that came back under its
-// name is another to the kernel, but not to the policy. Those that have a program keep its mode.
+// attachments are the devices of a list that still exist, under the names they have now. A device that came back under
+// its name is another to the kernel, but not to the policy. Devices with a program keep its mode.
 func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 	for _, h := range list {
 		dev, err := netlink.LinkByIndex(h.Index)

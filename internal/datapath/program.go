@@ -92,8 +92,8 @@ func (p *Program) initKeys() error {
 	return nil
 }
 
-// expectCookies has any connection pass for one that a cookie was sent for: another program has sent them, and noted nothing. The
-// notes become old like others.
+// expectCookies marks cookies as sent to every connection: another program has sent them without a record in this map.
+// The marks expire as others do.
 func (p *Program) expectCookies() error {
 	memory, release, err := p.Memory(xdp.CookiesSent)
 	if err != nil {

@@ -29,7 +29,7 @@ func HasProxied() (bool, error) {
 	return false, nil
 }
 
-// isProxied reports whether an entry of conntrack has what SYNPROXY notes of its connections.
+// isProxied reports whether an entry of conntrack has the extension that SYNPROXY adds to its connections.
 func isProxied(entry []byte) bool {
 	const synproxy = 24 // CTA_SYNPROXY of linux/netfilter/nfnetlink_conntrack.h
 	attributes, err := nl.ParseRouteAttr(entry[nl.SizeofNfgenmsg:])

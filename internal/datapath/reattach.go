@@ -9,16 +9,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Lack is a device that has not all programs that it should have.
+// Lack is a device that lacks a program.
 type Lack struct {
 	Device string
 	Gone   bool   // there is no device of that name, and none that has it as its earlier name
 	Of     string // the traffic that nothing filters; "" is all that the device receives
 }
 
-// Lacking lists those of the named devices that have not all programs of a generation. During a trial, whose programs are
-// others, it looks for the attachment to XDP alone. A device that was renamed keeps what it has; one that took its name
-// lacks all.
+// Lacking lists those of the named devices that lack a program of a generation. During a trial, whose programs are
+// others, it checks only the attachment to XDP. A device that was renamed keeps its programs; a device that took its
+// name lacks all.
 func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
 	return list, nil
 }
 
-// Held is the number of the generation that the links of devices hold, also of devices that have gone; 0 without any.
+// Held is the number of the generation in the links of devices, also of devices that have gone; 0 without links.
 func (s *State) Held() (number int, err error) {
 	devices, gone, err := s.links()
 	if err != nil {
@@ -81,9 +81,9 @@ func (s *State) Open(number int) (*Generation, error) { return s.openGeneration(
 // MadeForGeneric reports whether a generation was applied to a device in generic mode.
 func (s *State) MadeForGeneric(number int) bool { return s.has(number, pinLinear) }
 
-// Reattach gives the named devices the programs of a generation that they lack. Each device gets what it lacks, or the
-// error says why not; the others do not depend on it. The mode of XDP is chosen anew. A device during a trial gets the
-// trial's program. The caller holds the lock, and closes nothing.
+// Reattach attaches the programs of a generation that the named devices lack. Devices do not depend on each other: the
+// error names those that failed. The mode of XDP is chosen anew. During a trial a device gets the trial's program. The
+// caller holds the lock, and closes nothing.
 func (s *State) Reattach(names []string, mode Mode, number int) (got []*Device, err error) {
 	v, err := s.situation()
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *swap) reattach(name string, mode Mode) (*Device, error) {
 	return d, nil
 }
 
-// trialOf is the trial of a generation that has not ended, nil when there is none. When all devices have gone no device
-// runs it, so the directories tell.
+// trialOf is the trial of a generation that is not over, nil if there is none. If all devices have gone, no link shows
+// it, so it is read from the directories.
 func (s *State) trialOf(v *situation, number int) *Trial {
 	if v.trial != nil && v.trial.New == number && v.trial.Deadline != confirmed && !v.trial.Expired() {
 		return v.trial
@@ -153,8 +153,8 @@ func (s *State) trialOf(v *situation, number int) *Trial {
 	return t
 }
 
-// trialCodeOf is the programs that a trial has for devices that the generations before and after both have, as far as
-// any device has run them.
+// trialCodeOf returns the programs of a trial for devices that the generations before and after both have, as far as a
+// device has run them.
 func (s *State) trialCodeOf(t *Trial) *code {
 	c := s.code(t.New, nil)
 	c.pins = func(mode Mode) string {
@@ -169,8 +169,8 @@ func (s *State) trialCodeOf(t *Trial) *code {
 	return c
 }
 
-// Stands notes that the policy of a record is the one in force, so that a Record tells it when somebody has removed all
-// of it from netfilter. The caller holds the lock.
+// Stands records that the policy of a record is in force. The Record then shows it even if somebody has removed all of
+// it from netfilter. The caller holds the lock.
 func (s *State) Stands(number int) error {
 	numbers, err := s.generations()
 	if err != nil {

@@ -15,15 +15,6 @@ type Record struct {
 	Stands   bool // it is the one in force: see State.Stands
 }
 
-// AddRecord keeps a manifest under the next free number. The caller holds the lock.
-func (s *State) AddRecord(manifest []byte) (number int, err error) {
-	incomplete := func(n int) bool { return !s.has(n, pinManifest) }
-	if err := s.sweepIf(incomplete); err != nil {
-		return 0, err
-	}
-	return s.pinGeneration(nil, manifest, 0)
-}
-
 // Records lists the records, newest first.
 func (s *State) Records() (records []*Record, err error) {
 	manifests, err := s.Manifests()
@@ -69,8 +60,8 @@ const (
 	pinStands = "stands"
 )
 
-// Took notes that the policy of a record took effect for good. One without this note is on trial, or what a trial or an
-// apply that died has left, and nothing to return to. The caller holds the lock.
+// Took records that the policy of a record is in force for good. A record without this note is on trial, or the remains
+// of a trial or of an apply that died, and Rollback does not return to it. The caller holds the lock.
 func (s *State) Took(n int) error {
 	if s.has(n, pinTook) {
 		return nil
@@ -86,7 +77,8 @@ func (s *State) RemoveRecord(n int) error {
 	return s.removeGeneration(n)
 }
 
-// isRecord tells a record from a generation with a program, of which the manifest is pinned last and removed first.
+// isRecord reports whether a generation is a record. A generation with a program pins its manifest last and removes it
+// first.
 func (s *State) isRecord(n int) bool { return s.has(n, pinManifest) && !s.has(n, pinNative) }
 
 // has reports whether a generation has a file.

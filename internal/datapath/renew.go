@@ -14,19 +14,20 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// ErrNotSettled is returned by Renew when the generation neither runs on all devices nor is the one before, or while a trial goes on.
+// ErrNotSettled is returned by Renew if the generation neither runs on all devices nor is the previous one, or during a
+// trial.
 var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 
-// lasting are the maps that a program and what takes its place in the same generation share: all that packets, limits, bans and
-// readers write. All others are made of the policy and its lists.
+// lasting are the maps that a program shares with its replacement in the same generation: all that packets, limits,
+// bans and readers write. All other maps are made from the policy and its lists.
 var lasting = []string{
 	xdp.Counters, xdp.Limits, xdp.Evictions, xdp.Dynamic, xdp.DynamicInfo, xdp.DynamicTexts, xdp.DynamicWhy, xdp.Verified,
 	xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, xdp.ProtectionStates, xdp.Offences, xdp.Samples, xdp.Samplers,
 	xdp.Traffic, xdp.TrafficSamplers,
 }
 
-// LoadRenewal loads an image of the same policy with other lists, which goes on with all that the generation has collected. The
-// constants by which it finds its way in these maps must be those of the generation.
+// LoadRenewal loads an image of the same policy with other lists, which takes over all that the generation has
+// collected. Constants that describe the layout of these maps must equal those of the generation.
 func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {

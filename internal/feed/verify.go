@@ -37,9 +37,3 @@ func (f *Fetcher) verify(ctx context.Context, s Source, data []byte) error {
 	}
 	return nil
 }
-
-// CheckKey returns an error when a text is no public key of minisign.
-func CheckKey(text string) error {
-	var key minisign.PublicKey
-	return key.UnmarshalText([]byte(text))
-}

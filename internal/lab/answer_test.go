@@ -133,7 +133,10 @@ func TestFailures(t *testing.T) {
 				to = listen(t, tt.serve)
 			}
 			for _, o := range []LoadOptions{{Connections: 3}, {Rate: 500}, {Connections: 7, KeepAlive: true}} {
-				o.Server, o.Requests, o.Timeout = to, 7, 300*time.Millisecond
+				o.Server, o.Requests, o.Timeout = to, 7, patience
+				if tt.kind == FailedTimeout {
+					o.Timeout = 300 * time.Millisecond
+				}
 				sum := mustLoad(t, o)
 				if sum.OK != 0 || sum.Failed != 7 || sum.Errors[tt.kind] != 7 {
 					t.Errorf("%+v: got %+v; want 7 times %q", o, sum, tt.kind)
@@ -148,14 +151,18 @@ func TestFailures(t *testing.T) {
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	const connections = 3
-	start := time.Now()
-	sum := mustLoad(t, LoadOptions{Server: nothing(t), Connections: connections, Duration: 400 * time.Millisecond})
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("it took %v, want 400 ms", took)
-	}
-	if sum.OK != 0 || sum.Failed < 2*connections || sum.Failed > 7*connections || sum.Failed != sum.Errors[FailedRefused] {
-		t.Errorf("%+v; want 2 to 7 refused for each connection", sum)
-	}
+	unhurried(t, func() error {
+		start := time.Now()
+		sum := mustLoad(t, LoadOptions{Server: nothing(t), Connections: connections, Duration: 400 * time.Millisecond, Timeout: patience})
+		took := time.Since(start)
+		if sum.OK != 0 || sum.Failed > 7*connections || sum.Failed != sum.Errors[FailedRefused] {
+			t.Errorf("%+v; want 2 to 7 refused for each connection", sum)
+		}
+		if sum.Failed < 2*connections {
+			return fmt.Errorf("%+v; want 2 to 7 refused for each connection", sum)
+		}
+		return below("the load took", took, 2*time.Second)
+	})
 	refused := fmt.Errorf("dial: %w", unix.ECONNREFUSED)
 	for _, tt := range []struct {
 		waited time.Duration
@@ -200,8 +207,8 @@ func TestCoordinatedOmission(t *testing.T) {
 	unhurried(t, func() error {
 		o.Server = serve()
 		closed := mustLoad(t, o)
-		if closed.Max < 150*time.Millisecond {
-			t.Errorf("one connection: %+v; want one slow request", closed)
+		if closed.Max < 150*time.Millisecond { // or the client stood still for most of the time for which the server did
+			return fmt.Errorf("one connection: %+v; want one slow request", closed)
 		}
 		if closed.OK < 100 {
 			return fmt.Errorf("one connection: %d answers, want 100", closed.OK)
@@ -358,7 +365,7 @@ func TestKinds(t *testing.T) {
 // TestClosedBetweenRequests has a server close each connection after its answer without a word, which is no failure.
 func TestClosedBetweenRequests(t *testing.T) {
 	to := listen(t, afterRequest(func(c net.Conn) { fmt.Fprint(c, plainAnswer) }))
-	sum := mustLoad(t, LoadOptions{Server: to, Requests: 50, KeepAlive: true, Timeout: 5 * time.Second})
+	sum := mustLoad(t, LoadOptions{Server: to, Requests: 50, KeepAlive: true, Timeout: patience})
 	if sum.OK != 50 || sum.Failed != 0 {
 		t.Errorf("got %+v; want 50 answers", sum)
 	}
@@ -372,7 +379,7 @@ func TestUntrusted(t *testing.T) {
 	defer s.Close()
 	u, _ := url.Parse(s.URL)
 	to := netip.MustParseAddrPort(u.Host)
-	sum := mustLoad(t, LoadOptions{Server: to, TLS: &tls.Config{ServerName: "127.0.0.1"}, Requests: 2})
+	sum := mustLoad(t, LoadOptions{Server: to, TLS: &tls.Config{ServerName: "127.0.0.1"}, Requests: 2, Timeout: patience})
 	if sum.Errors[FailedCertificate] != 2 {
 		t.Errorf("got %+v; want 2 certificates that are not trusted", sum)
 	}

@@ -61,6 +61,7 @@ func serve(t *testing.T, h *Host, at netip.AddrPort, answer func(net.Conn)) func
 func TestConnect(t *testing.T) {
 	p, o := newCallers(t)
 	by := serve(t, p.b.Host, o.Server, answerAll)
+	o.Timeout = patience
 	s, err := Connect(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

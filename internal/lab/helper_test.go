@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
-// gentle is a rate at which a receiver may be held up for 50 ms without losing a packet: other tests run meanwhile.
+// gentle is a rate for what is captured: a queue of frames takes 50 ms.
 const gentle = 5000
 
 // patience is for what comes at once on a quiet machine.
@@ -109,6 +109,20 @@ func (p pair) exchange(t testing.TB, sink *Sink, flow Flow, n int) [][]byte {
 		count := min(queued, n-len(all))
 		p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: uint64(count), Seed: seed})
 		all = append(all, frames(t, sink, count)...)
+	}
+	return all
+}
+
+// runs has a source that sends no more than a queue run some times, and returns the frames as they were captured.
+func (p pair) runs(t testing.TB, s *Source, sink *Sink, times int) [][]byte {
+	t.Helper()
+	var all [][]byte
+	for range times {
+		before := s.Sent()
+		if err := s.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, frames(t, sink, int(s.Sent()-before))...)
 	}
 	return all
 }

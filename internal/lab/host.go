@@ -23,17 +23,18 @@ type Host struct {
 	links   *netlink.Handle // rtnetlink in the namespace
 }
 
-// newHost makes the namespace on a thread that ends with this call, so that only the descriptors keep it.
-func newHost(name string) (*Host, error) {
+// newHost calls enter, which may change to another namespace, on a thread that ends with this call, so that only the descriptors keep a new
+// namespace.
+func newHost(name string, enter func(*Host) error) (*Host, error) {
 	h := &Host{Name: name, sysfs: -1, control: -1}
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		failed <- h.enterNew()
+		failed <- enter(h)
 	}()
 	err := <-failed
 	if err == nil {
-		err = h.open()
+		err = h.useLinks()
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.close())
@@ -41,14 +42,18 @@ func newHost(name string) (*Host, error) {
 	return h, nil
 }
 
-// enterNew moves the calling thread to a new namespace and keeps descriptors of all that depends on the caller's
-// namespace.
-func (h *Host) enterNew() (err error) {
+// enterNew moves the calling thread to a new namespace, and opens it.
+func (h *Host) enterNew() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("new network namespace: %w", err)
 	}
+	return h.open()
+}
+
+// open keeps descriptors of all that depends on the namespace of the calling thread.
+func (h *Host) open() (err error) {
 	if h.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
-		return fmt.Errorf("new network namespace: %w", err)
+		return fmt.Errorf("network namespace: %w", err)
 	}
 	if h.sysfs, err = mountSysfs(); err != nil {
 		return fmt.Errorf("sysfs of the namespace: %w", err)
@@ -73,7 +78,8 @@ func mountSysfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 }
 
-func (h *Host) open() (err error) {
+// useLinks opens rtnetlink in the namespace, and sets the loopback device up.
+func (h *Host) useLinks() (err error) {
 	if h.links, err = netlink.NewHandleAt(netns.NsHandle(h.ns.Fd()), unix.NETLINK_ROUTE); err != nil {
 		return fmt.Errorf("rtnetlink: %w", err)
 	}

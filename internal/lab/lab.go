@@ -30,26 +30,39 @@ func Run(ctx context.Context, fn func(ctx context.Context, l *Lab) error) (err e
 	return fn(ctx, l)
 }
 
-// New returns a lab without hosts. The caller must Close it; Run does so by itself. New fails without root.
+// New returns a lab without hosts. The caller must Close it; Run does so by itself. New fails without CAP_SYS_ADMIN, which root has.
 func New(ctx context.Context) (*Lab, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if unix.Geteuid() != 0 {
+	if !mayUnshare() {
 		return nil, errors.New("lab: network namespaces need root; run as root, or with sudo")
 	}
 	return &Lab{hosts: make(map[string]*Host)}, nil
 }
 
+// mayUnshare reports whether this process may make network namespaces (unshare(2)).
+func mayUnshare() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	err := unix.Capget(&header, &data[0])
+	return err == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
 // Host returns the host of that name, and makes it when there is none yet. The name is the lab's own: the kernel never
 // sees it.
-func (l *Lab) Host(name string) (*Host, error) {
+func (l *Lab) Host(name string) (*Host, error) { return l.host(name, (*Host).enterNew) }
+
+// Own returns the host of that name, which is the namespace of this process. What the lab joins to it goes with the lab; the namespace stays.
+func (l *Lab) Own(name string) (*Host, error) { return l.host(name, (*Host).open) }
+
+func (l *Lab) host(name string, enter func(*Host) error) (*Host, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.hosts[name]; h != nil {
 		return h, nil
 	}
-	h, err := newHost(name)
+	h, err := newHost(name, enter)
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", name, err)
 	}

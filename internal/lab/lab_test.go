@@ -81,7 +81,7 @@ type witness struct{ host *Host }
 
 func newWitness(t *testing.T) witness {
 	t.Helper()
-	h, err := newHost("witness")
+	h, err := newHost("witness", (*Host).enterNew)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,10 +363,10 @@ func TestRouter(t *testing.T) {
 			if _, err := l.NewServer(server, addr, []byte("far")); err != nil {
 				return err
 			}
-			if _, err := Load(ctx, LoadOptions{Host: client, Server: addr, Requests: 1}); err != nil {
+			if _, err := Load(ctx, LoadOptions{Host: client, Server: addr, Requests: 1, Timeout: patience}); err != nil {
 				return err
 			}
-			sum, err := Load(ctx, LoadOptions{Host: client, Server: addr, Requests: 3})
+			sum, err := Load(ctx, LoadOptions{Host: client, Server: addr, Requests: 3, Timeout: patience})
 			if err != nil || sum.OK != 3 {
 				t.Errorf("to %s through %s: %+v, %v; want 3 answers", to, router.Name, sum, err)
 			}

@@ -246,11 +246,9 @@ func TestWithoutIPv6(t *testing.T) {
 		defer func() { ipv6Proof = proof }()
 		x, err := FindIptables()
 		b.must(err)
-		before := b.passed()
 		b.must(iptablesGenerations{x}.load(t.Context(), 1, 0, 0))
-		b.send(1, 10)
-		if after := b.passed(); after[1] != before[1]+10 {
-			t.Errorf("%d packets passed, want the 10 of IPv6", after[1]-before[1])
+		if passed := b.sent(func() { b.send(1, 10) }); passed[1] != 10 {
+			t.Errorf("%d packets passed, want the 10 of IPv6", passed[1])
 		}
 		if strings.Contains(shell(t, "ip6tables-legacy-save"), "FLOODWALL-1") {
 			t.Error("there are chains for IPv6")

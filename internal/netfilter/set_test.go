@@ -102,16 +102,23 @@ func TestBan(t *testing.T) {
 		b.must(b.load(t.Context(), 1, 0, 0))
 		passes := func(when string, want uint64) {
 			t.Helper()
-			before := b.passed()
-			b.send(2, 10)
-			var got uint64
-			if !testutil.Eventually(arrival, func() bool { got = b.passed()[2] - before[2]; return got >= want }) || got != want {
+			if got := b.sent(func() { b.send(2, 10) })[2]; got != want {
 				t.Errorf("%s: %d packets pass, want %d", when, got, want)
 			}
 		}
 		ban := element("10.0.0.0/30", time.Second, "why")
-		b.must(b.insert("bans4", ban, element("10.0.0.128/25", 0, "")))
-		passes("banned", 10)
+		for b.must(b.insert("bans4", element("10.0.0.128/25", 0, ""))); ; ban.Timeout *= 2 {
+			began := time.Now()
+			b.must(b.insert("bans4", ban))
+			got := b.sent(func() { b.send(2, 10) })[2]
+			if time.Since(began) > ban.Timeout && ban.Timeout < time.Minute { // the machine is too busy to look in time
+				continue
+			}
+			if got != 10 {
+				t.Errorf("banned: %d packets pass, want 10", got)
+			}
+			break
+		}
 		time.Sleep(ban.Timeout)
 		passes("expired", 20)
 		ban.Timeout = time.Minute

@@ -7,8 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// begin is the stage of rule i as far as it depends on nothing but the rule: the earliest that can serve it, from the one on
-// that its placement or pl.From names.
+// begin is the earliest stage that can serve rule i, whatever the other rules are, from the stage on that its placement or pl.From names.
 func (pl *Plan) begin(i int) (Assignment, error) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.earliest(r)
@@ -30,8 +29,8 @@ func (pl *Plan) begin(i int) (Assignment, error) {
 	return pl.later(r, place, from, why), nil
 }
 
-// later is the place of a rule from a stage on; place itself when that is behind it, or when nothing behind can serve the
-// rule.
+// later is the place of a rule if it must not run before a stage: place itself if that is behind the stage, or if no later stage can serve
+// the rule.
 func (pl *Plan) later(r *ir.Rule, place Assignment, from Stage, why string) Assignment {
 	if !pl.after(from, place.Stage) {
 		return place
@@ -43,7 +42,7 @@ func (pl *Plan) later(r *ir.Rule, place Assignment, from Stage, why string) Assi
 	return Assignment{at, why}
 }
 
-// stageNamed is a stage by its name; where the target has none of that name, the next one that it has. "" is "".
+// stageNamed returns a stage by its name, or the next stage that the target has. "" returns "".
 func (pl *Plan) stageNamed(name string) Stage {
 	if name == "" {
 		return ""

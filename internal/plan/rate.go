@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// minPrecision are the least units of time that one packet may take where they are cut to whole ones: the rate is then at
-// most 1% higher than it says.
+// minPrecision is the least time of one packet, in units of time, if times are rounded to whole units: the rate is then at most 1% too
+// high.
 const minPrecision = 100
 
 // NftablesRate is a limit in the terms of nftables: packets, or bytes, in a unit of time, and so many more at once.
@@ -21,7 +21,7 @@ type NftablesRate struct {
 	Burst  uint64
 }
 
-// rateUnits are the times that nft counts rates by, the shortest first.
+// rateUnits are the units of time in which nft counts rates, the shortest first.
 var rateUnits = []struct {
 	per  time.Duration
 	name string
@@ -37,9 +37,9 @@ func (r NftablesRate) Unit() string {
 	return ""
 }
 
-// RateForNftables finds the rate of a limit, or says why nftables has no such. The kernel's is a token bucket, counted in
-// nanoseconds (net/netfilter/nft_limit.c): full at first, with space for the burst, and what exceeds it takes nothing out. That
-// is ir.Limit, but for the time of a packet or of the bytes of one being cut to whole nanoseconds.
+// RateForNftables returns the rate of a limit in nftables, or the reason why nftables cannot express it. The kernel has a token bucket that
+// counts nanoseconds (net/netfilter/nft_limit.c): full at first, with space for the burst; packets that exceed it take nothing. That is
+// ir.Limit, except that the time of a packet, or of its bytes, is rounded to whole nanoseconds.
 func RateForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	if l.Bits {
 		return bytesForNftables(l)
@@ -54,8 +54,8 @@ func RateForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	return NftablesRate{l.Rate, l.Per, l.Burst}, ""
 }
 
-// bytesForNftables finds the rate of a limit of bits. The kernel's bucket has space for the bytes of one unit of time, and the
-// burst on top of that: so the shortest unit does best, which has to be one with a whole number of bytes.
+// bytesForNftables does this for a limit of bits. The kernel's bucket has space for the bytes of one unit of time plus the burst. So the
+// shortest unit with a whole number of bytes is best.
 func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	r = NftablesRate{Amount: l.Rate / 8, Per: l.Per}
 	burst := l.Burst / 8
@@ -77,7 +77,7 @@ func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	return r, ""
 }
 
-// unfitNftables says why nftables does not have a limit, "" when it has.
+// unfitNftables is the reason why nftables cannot express a limit, "" if it can.
 func unfitNftables(l *ir.Limit) (why string) {
 	_, why = RateForNftables(l)
 	return why
@@ -89,9 +89,9 @@ func overflows(a, b uint64) bool {
 	return high > 0
 }
 
-// unfitIptables says why hashlimit does not have a limit, "" when it has. Its bucket is that of ir.Limit: full at first, with
-// space for the burst, and what exceeds it takes nothing out; but it is filled once a tick of the kernel's clock (HZ), and
-// the time of a packet is cut to whole microseconds (net/netfilter/xt_hashlimit.c).
+// unfitIptables is the reason why hashlimit cannot express a limit, "" if it can. Its bucket is that of ir.Limit: full at first, with space
+// for the burst; packets that exceed it take nothing. But it is filled once a tick of the kernel's clock (HZ), and the time of a packet is
+// rounded to whole microseconds (net/netfilter/xt_hashlimit.c).
 func unfitIptables(l *ir.Limit) (why string) {
 	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 a second
 	each := uint64(l.Per/time.Microsecond) / l.Rate
@@ -108,13 +108,13 @@ func unfitIptables(l *ir.Limit) (why string) {
 	return ""
 }
 
-// Drained is how long a limit's burst lasts to be forgotten, in whole seconds: from then on a prefix is as good as new.
+// Drained is the time, in whole seconds, after which the burst of a limit is forgotten: a prefix is then as if it were new.
 func Drained(l *ir.Limit) int64 {
 	seconds := float64(l.Burst) / float64(l.Rate) * l.Per.Seconds()
 	return int64(seconds) + 2
 }
 
-// RateNotes tells of rates that are at least a thousandth too high where the time of a packet is cut to whole units.
+// RateNotes warns of rates that are at least a thousandth too high because the time of a packet is rounded to whole units.
 func RateNotes(p *ir.Program, target Target) (notes []string) {
 	unit := time.Nanosecond
 	if target == TargetIptables {

@@ -9,22 +9,21 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// What every packet pays at a stage of nftables is decided here: for the chains, which are written in this way, and for the
-// cost model, which counts it.
+// This file decides the cost of every packet at a stage of nftables: for the chains, which are written in this form, and for the cost
+// model, which counts it.
 
-// fewRules is how many rules at most ask for the device themselves. A packet from outside that none of them matches is then
-// not asked for its device, which takes as long as some rules; one from inside passes all of them in vain.
+// fewRules is the largest number of rules that test the device themselves. A packet from outside that matches none of them is then not
+// tested for its device, which takes as long as some rules; a packet from inside passes all of them in vain.
 const fewRules = 8
 
-// How many rules take as long as a test of the device, and as a default that counts (measured with retpolines, where a rule
-// takes 14 ns).
+// The costs of a test of the device, and of a default that counts, in rules (measured with retpolines, where a rule takes 14 ns).
 const (
 	deviceRules  = 3
 	defaultRules = 2
 )
 
-// AsksDeviceLast reports whether the rules of a stage in nftables ask for the device themselves, last: not where every
-// packet is counted or dropped in any case, nor where rules are likely to match what comes.
+// AsksDeviceLast reports whether the rules of a stage in nftables test the device themselves, last: not if every packet is counted or
+// dropped anyway, nor if rules are likely to match the traffic.
 func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
 	likely := func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
@@ -33,9 +32,9 @@ func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
 	return len(steps) <= fewRules && !slices.ContainsFunc(steps, likely) && !pl.CheckedAt(s) && !pl.DefaultActs(s)
 }
 
-// DefaultActs reports whether the default is written at a stage: where it drops, or is counted. One that passes only counts,
-// for which IP's chains would have to ask each packet for its device; at ingress the chain is the device's own. Beside XDP it
-// is counted, as devices need not count the packets that XDP sees.
+// DefaultActs reports whether the default is written at a stage: if it drops, or is counted. A default that passes only counts, and chains
+// of IP would have to test the device of each packet for it; at ingress the chain belongs to the device. Beside XDP it is counted, as
+// devices need not count the packets that XDP sees.
 func (pl *Plan) DefaultActs(s Stage) bool {
 	return pl.Default.Stage == s && (pl.Program.Default != ir.Pass || s == StageIngress || pl.Target == TargetXDP)
 }
@@ -55,8 +54,8 @@ func (pl *Plan) Forwards(steps []Step) bool {
 	})
 }
 
-// PartsFragments reports whether later fragments leave the chain of a stage in front of its rules, which takes every packet
-// two tests. Lines for IPv4 ask for it themselves, last; with IPv6 each would become two.
+// PartsFragments reports whether later fragments leave the chain of a stage before its rules, which costs every packet two tests. Lines for
+// IPv4 test it themselves, last; with IPv6 each would become two lines.
 func (pl *Plan) PartsFragments(s Stage, steps []Step) bool {
 	return (s != StageFilter || pl.FragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
@@ -77,8 +76,8 @@ func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 	})
 }
 
-// FragmentsAtFilter reports whether later fragments may come to filter, where steps ask for what these have not. Only
-// conntrack puts fragments together, and only where a rule asks for it: a state, or SYNPROXY.
+// FragmentsAtFilter reports whether later fragments may come to filter while steps there test fields that fragments lack. Only conntrack
+// reassembles fragments, and only if a rule needs it: for a state, or for SYNPROXY.
 func (pl *Plan) FragmentsAtFilter(steps []Step) bool {
 	tracked, header := pl.Proxies(), false
 	for _, s := range steps {

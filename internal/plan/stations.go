@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// Predict is what the plan costs with a mix of packets, which may be another one than it was made for.
+// Predict is the cost of the plan with a mix of packets, which may differ from the mix it was made for.
 func (pl *Plan) Predict(m *cost.Model, mix cost.Mix) cost.Prediction {
 	return m.Predict(string(pl.Target), pl.stations(), mix)
 }
@@ -21,7 +21,7 @@ func (pl *Plan) Same(o *Plan) bool {
 	return pl.Target == o.Target && same(pl.Default, o.Default) && slices.EqualFunc(pl.Rules, o.Rules, same)
 }
 
-// stations are what the plan does to packets, in the terms of package cost.
+// stations are the work of the plan for packets, in the terms of package cost.
 func (pl *Plan) stations() (list []cost.Station) {
 	for _, s := range pl.Target.stages() {
 		if !pl.Stands(s) {
@@ -83,8 +83,8 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 	return out
 }
 
-// lookups are the steps of a stage in nftables that stand in verdict maps, by their index, with the rules that a packet is
-// asked for in their place.
+// lookups are the steps of a stage in nftables that verdict maps replace, by their index, with the number of rules that a packet is tested
+// against in their place.
 func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
 	if s == StageXDP || pl.Target == TargetIptables {
 		return nil
@@ -97,13 +97,12 @@ func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
 	return dispatch.Asked(dispatch.Arrange(pl.Program.Sets, list))
 }
 
-// tabled is the number of rules in XDP from which on further ones cost nothing: a packet then selects rows of tables, which
-// cost about what so many straight rules do.
+// tabled is the number of rules in XDP from which on further ones cost nothing: a packet then selects rows of tables, which cost about as
+// much as this many rules in sequence.
 const tabled = 40
 
-// once is what a stage asks of each packet before its rules: in XDP the classes of both addresses, and whether they are
-// in dynamic sets; in nftables, where that is not left to the rules, whether it comes from outside, and whether it is a
-// later fragment.
+// once is the work of a stage for each packet before its rules. In XDP: the classes of both addresses, and their dynamic sets. In nftables:
+// the tests for packets from outside and for later fragments, unless rules make them.
 func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	switch {
 	case s == StageXDP:
@@ -128,8 +127,8 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	return a
 }
 
-// asked is what a rule in netfilter asks of each packet, and of those that it matches in all else: whether an address is
-// the host's own, which is written last, and limits.
+// asked is the work of a rule in netfilter for each packet, and for those that match all its other tests: tests for the host's own
+// addresses, which are written last, and limits.
 func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 	each.Rules = 1
 	for side, matches := range match.Sides(r) {
@@ -154,7 +153,7 @@ func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 	return each, matched
 }
 
-// locals counts the addresses of which a rule asks whether they are the host's own.
+// locals counts the tests of a rule for the host's own addresses.
 func (pl *Plan) locals(r *ir.Rule) (n int) {
 	for _, matches := range match.Sides(r) {
 		for _, m := range matches {

@@ -9,9 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/ranges"
 )
 
-// Proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are
-// forwarded; nil when it has none. Such a rule has two places: that of its verdict, and the filter stage, behind
-// conntrack, where of the packets that it decides those that belong to no connection are SYNPROXY's.
+// Proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are forwarded; nil if it
+// has none. Such a rule has two places: that of its verdict, and the filter stage behind conntrack. There SYNPROXY gets those of its
+// packets that belong to no connection.
 func (pl *Plan) Proxied(rule int) *ir.Protection {
 	number := pl.Program.Rules[rule].Protect
 	if number == 0 || !pl.Program.Protections[number-1].Router {
@@ -39,9 +39,8 @@ func (pl *Plan) Proxies() bool {
 	return slices.ContainsFunc(pl.Program.Protections, func(p ir.Protection) bool { return p.Router })
 }
 
-// Untracks reports whether a stage has to keep a rule's SYNs from conntrack, as SYNPROXY answers all of them. With XDP in
-// front it answers none: those that XDP passes are tracked like any other, and the last packet of the handshake that XDP
-// has started is of no connection.
+// Untracks reports whether a stage has to keep a rule's SYNs out of conntrack, because SYNPROXY answers all of them. Behind XDP it answers
+// none: SYNs that XDP passes are tracked like any other, and the last packet of a handshake that XDP has started belongs to no connection.
 func (pl *Plan) Untracks(rule int, s Stage) bool {
 	return pl.Target != TargetXDP && s == StageRaw && pl.Proxied(rule) != nil
 }
@@ -75,9 +74,9 @@ func (pl *Plan) trackable() error {
 	return nil
 }
 
-// For is a program as a target has it. Without XDP nobody answers SYNs for this host but its kernel, so what is left of
-// a protection in host mode is a rule that drops the SYNs beyond its limits; in router mode it stands before SYNPROXY.
-// The notes say what is lost. A program that is For a target stays as it is.
+// For returns a program as a target can run it. Without XDP only the kernel answers SYNs to this host. So in mode host a protection becomes
+// a rule that drops the SYNs above its limits; in mode router that rule stands before SYNPROXY. The notes say what is lost. For has no
+// effect on its own result.
 func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	if t == TargetXDP || len(p.Protections) == 0 {
 		return p, nil
@@ -89,8 +88,8 @@ func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	return out, notes
 }
 
-// WithoutCookies is a program for XDP in which the services of some protections, by their index, are not answered for:
-// of each a rule is left that drops the SYNs beyond its limits.
+// WithoutCookies returns a program for XDP that answers no SYNs for some protections, by their index: each becomes a rule that drops the
+// SYNs above its limits.
 func WithoutCookies(p *ir.Program, which []int) *ir.Program {
 	return limitSYNs(p, TargetXDP, func(i int) bool { return slices.Contains(which, i) }, func(*ir.Protection, []string) {})
 }
@@ -118,7 +117,7 @@ func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Pro
 	return &out
 }
 
-// synLimit is the rule that drops the SYNs beyond a protection's limits; lost are those that the target does not have.
+// synLimit is the rule that drops the SYNs above a protection's limits; lost are the limits that the target lacks.
 func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (limit ir.Rule, lost []string) {
 	limit = *r
 	limit.Name, limit.Verdict, limit.Protect = protection.Service+":syn-limit", ir.Drop, 0

@@ -84,15 +84,6 @@ func count(rules []*matcher, samples []Sample) (n int) {
 	return n
 }
 
-// Matches counts the samples that a rule of a Result matches, by ir.Eval.
-func (r *Rule) Matches(samples []Sample) (int, error) {
-	m, err := compiled(r.Text)
-	if err != nil {
-		return 0, err
-	}
-	return count([]*matcher{m}, samples), nil
-}
-
 // Matcher reports of samples whether a rule of a Result matches them, by ir.Eval.
 func Matcher(rule string) (func(*Sample) bool, error) {
 	m, err := compiled(rule)

@@ -16,12 +16,14 @@ import (
 
 // event is what counts of a line of eve.json ("Eve JSON Format" in the user guide of Suricata 7 and 8).
 type event struct {
-	Time     string `json:"timestamp"`
-	Type     string `json:"event_type"`
-	Source   string `json:"src_ip"`
-	Protocol string `json:"proto"`
-	App      string `json:"app_proto"`
-	Packet   uint64 `json:"pcap_cnt"` // the number of the packet in a capture that Suricata reads; 0: it came from the network
+	Time     string  `json:"timestamp"`
+	Type     string  `json:"event_type"`
+	Source   string  `json:"src_ip"`
+	Protocol string  `json:"proto"`
+	App      string  `json:"app_proto"`
+	Of       *uint64 `json:"tx_id"`      // the request or answer that the rule matched; nil: it matched none
+	Guessed  bool    `json:"tx_guessed"` // tx_id is a guess: the rule matched a packet, or bytes of the stream
+	Packet   uint64  `json:"pcap_cnt"`   // the number of the packet in a capture that Suricata reads; 0: it came from the network
 	Alert    struct {
 		Action    string `json:"action"` // "blocked" when the rule drops and Suricata can, or when it rejects; else "allowed"
 		ID        uint64 `json:"signature_id"`
@@ -85,10 +87,12 @@ func read(line []byte, of policy.Suricata, now time.Time) (ban control.Ban, why 
 	}, "", nil
 }
 
-// proven reports whether the sender of a packet has answered at its address: Suricata parses a protocol in what the other side has
-// acknowledged of a TCP stream after a whole handshake. It writes "failed" when it has recognized none.
+// proven reports whether the sender of a packet has answered at its address: the rule matched a request or an answer, which Suricata parses in
+// data that the other side has acknowledged of a TCP stream after a whole handshake. It writes "failed" as the protocol when it has
+// recognized none. A rule that matched a packet alone proves nothing: also a forged packet, with wrong sequence numbers, has the ports of
+// a flow, and its alert the protocol of that flow (DetectRulePacketRules of detect.c in Suricata 7 and 8).
 func proven(e event) bool {
-	return e.Protocol == "TCP" && e.App != "" && e.App != "failed"
+	return e.Protocol == "TCP" && e.App != "" && e.App != "failed" && e.Of != nil && !e.Guessed
 }
 
 // printable is a text without control characters and what is no UTF-8.

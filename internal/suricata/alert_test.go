@@ -26,6 +26,14 @@ const realLine = `{"timestamp":"TIME","flow_id":520224214225489,"in_iface":"s0",
 	`"app_proto":"http","direction":"to_server","flow":{"pkts_toserver":4,"pkts_toclient":3,"bytes_toserver":354,"bytes_toclient":391,` +
 	`"start":"2026-11-23T12:23:29.055588+0000","src_ip":"192.0.2.9","dest_ip":"192.0.2.1","src_port":59384,"dest_port":8000}}`
 
+// forgedLine is what a Suricata 7.0.10 wrote about a packet with the ports of an open connection and wrong sequence numbers. Only the time
+// and the action are others.
+const forgedLine = `{"timestamp":"TIME","flow_id":604897788,"event_type":"alert","src_ip":"198.51.100.8","src_port":40000,"dest_ip":"192.0.2.1",` +
+	`"dest_port":80,"proto":"TCP","pkt_src":"wire/pcap","alert":{"action":"blocked","gid":1,"signature_id":2,"rev":1,` +
+	`"signature":"OPS evil est","category":"","severity":3},"app_proto":"http","direction":"to_server","flow":{"pkts_toserver":5,` +
+	`"pkts_toclient":3,"bytes_toserver":309,"bytes_toclient":200,"start":"2023-11-14T22:13:20.000000+0000",` +
+	`"src_ip":"198.51.100.8","dest_ip":"192.0.2.1","src_port":40000,"dest_port":80}}`
+
 // TestRead reads lines of eve.json: whom they ban for how long, and why they ban nobody.
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -48,6 +56,10 @@ func TestRead(t *testing.T) {
 		{"all alerts of UDP", `"proto":"TCP"`, `"proto":"UDP"`, all, "the sender may be forged: `trust: forgeable` in the policy takes them"},
 		{"trusted UDP", `"proto":"TCP"`, `"proto":"UDP"`, forgeable, ban},
 		{"a SYN alone", `"app_proto":"http",`, "", usual, "the sender may be forged: `trust: forgeable` in the policy takes them"},
+		{"of a forged packet in a flow", alertLine, forgedLine, usual, "the sender may be forged: `trust: forgeable` in the policy takes them"},
+		{"a packet in a flow", `"tx_id":4,`, "", usual, "the sender may be forged: `trust: forgeable` in the policy takes them"},
+		{"a guess", `"tx_id":4,`, `"tx_id":4,"tx_guessed":true,`, usual, "the sender may be forged: `trust: forgeable` in the policy takes them"},
+		{"a trusted packet in a flow", `"tx_id":4,`, "", forgeable, ban},
 		{"unknown protocol", `"app_proto":"http"`, `"app_proto":"failed"`, usual, "the sender may be forged: `trust: forgeable` in the policy takes them"},
 		{"capture", `"event_type"`, `"pcap_cnt":5,"event_type"`, usual, "Suricata has read the packet from a capture"},
 		{"another event", `"event_type":"alert"`, `"event_type":"http"`, usual, ""},

@@ -27,7 +27,7 @@ func TestAuto(t *testing.T) {
 				l.while(time.Second)
 				ended := flood()
 				l.during("the time after the flood")
-				s.wait(false, 15*time.Second)
+				s.wait(false, patience)
 				took := time.Since(ended)
 				l.while(time.Second) // handshakes that cookies began end in it
 				if took < 8*time.Second {

@@ -301,7 +301,7 @@ func (s *scene) nginx() {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		c, err := s.server.Dial(s.ctx, "tcp", servers[0])
 		if err == nil {
 			c.Close()

@@ -2,7 +2,6 @@ package syntest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -50,7 +49,7 @@ func TestTwoTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		time.Sleep(100 * time.Millisecond)
+		s.counts("invalid", 1)
 		if p, counts := s.status(); p.Refused > 0 || counts["invalid"] == 0 {
 			t.Errorf("the protection rests for %v s, counted %v", p.Refused, counts)
 		}

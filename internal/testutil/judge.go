@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 // A Judge finds out what netfilter rules do with each of many packets: it puts them on the wire and has, before and
 // behind every hook where rules under test may be, a rule of its own that reports who came by.
 type Judge struct {
+	t    testing.TB
 	peer string // where frames are put on the wire
 	log  *logReader
 	sent int // so far: a packet that the kernel kept may come by much later
@@ -39,6 +41,14 @@ var hooks = []struct {
 }
 
 const judgeGroup = 77
+
+// lastMark is the mark of the frames behind all others. They are no IP, so that no policy has to do with them: a witness of their own reports
+// and drops them where others come in. As the kernel may take in some frames together (net.core.gro_normal_batch, 8), the last of
+// so many comes when all others have had their fate.
+const (
+	lastMark  = 1 << 31
+	lastCount = 16
+)
 
 // states are the states of conntrack as nft names them.
 var states = []string{"new", "established", "related", "invalid", "untracked"}
@@ -71,8 +81,26 @@ func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...stri
 		t.Fatal(err)
 	}
 	t.Cleanup(log.close)
-	time.Sleep(50 * time.Millisecond) // the kernel makes the route of an IPv6 address a little after the address
-	return &Judge{peer: peer, log: log}
+	for _, a := range addresses {
+		ip, _, err := net.ParseCIDR(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		WaitLocal(t, ip)
+	}
+	return &Judge{t: t, peer: peer, log: log}
+}
+
+// WaitLocal waits for the route that makes an address the host's own: that of an IPv6 address comes some time after it.
+func WaitLocal(t testing.TB, a net.IP) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		routes, err := netlink.RouteGet(a)
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+	}
+	t.Fatalf("%s does not become an address of the host", a)
 }
 
 // witnesses is a table with two chains for each hook.
@@ -96,21 +124,28 @@ func witnesses(device string, tracked bool) string {
 		}
 	}
 	b.WriteString("}\n")
+	fmt.Fprintf(&b, "table netdev judge {\n\tchain last {\n\t\ttype filter hook ingress device %q priority -500; policy accept;\n", device)
+	fmt.Fprintf(&b, "\t\tmeta mark %d log prefix \"last\" group %d\n\t\tmeta mark %d drop\n\t}\n}\n", lastMark, judgeGroup, lastMark)
 	return b.String()
 }
 
-// Fates puts each frame on the wire and says what became of it. Frames that the packet socket does not take are an
-// error. The order of the frames is that in which they arrive.
+// Fates puts each frame on the wire and says what became of it, when the kernel has done with all. Frames that the packet socket does not
+// take are an error. The order of the frames is that in which they arrive.
 func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	if err := j.send(frames); err != nil {
 		return nil, err
 	}
 	passed := make([]map[string]bool, len(frames))
 	fates := make([]Fate, len(frames))
-	err := j.log.read(30*time.Millisecond, func(l logged) {
+	last := 0
+	err := j.log.read(func(l logged) (done bool) {
+		if l.mark == lastMark {
+			last++
+			return last == lastCount
+		}
 		i := int(l.mark) - 1 - j.sent
 		if i < 0 || i >= len(frames) {
-			return
+			return false
 		}
 		switch what, name, _ := strings.Cut(l.prefix, " "); what {
 		case "before":
@@ -123,6 +158,7 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 			}
 			passed[i][name] = true
 		}
+		return false
 	})
 	j.sent += len(frames)
 	for i := range fates {
@@ -135,8 +171,10 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	return fates, err
 }
 
-// send puts the frames on the wire, each with its number among all, from 1, as mark, which the other end of the pair keeps.
+// send puts the frames on the wire, each with its number among all, from 1, as mark, which the other end of the pair keeps, and the last
+// ones behind them.
 func (j *Judge) send(frames [][]byte) error {
+	defer OnOneCPU(j.t)()
 	dev, err := netlink.LinkByName(j.peer)
 	if err != nil {
 		return fmt.Errorf("device %s: %w", j.peer, err)
@@ -151,8 +189,18 @@ func (j *Judge) send(frames [][]byte) error {
 		if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, j.sent+i+1); err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
-		if err := unix.Sendto(socket, frame, 0, to); err != nil {
+		if err := sendFrame(socket, frame, to); err != nil {
 			return fmt.Errorf("sending frame %d on %s: %w", i, j.peer, err)
+		}
+	}
+	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, lastMark); err != nil {
+		return fmt.Errorf("mark: %w", err)
+	}
+	last := make([]byte, 60)
+	copy(last, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x08\x06") // of ARP
+	for range lastCount {
+		if err := sendFrame(socket, last, to); err != nil {
+			return fmt.Errorf("sending the last frames on %s: %w", j.peer, err)
 		}
 	}
 	return nil

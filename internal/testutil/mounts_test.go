@@ -48,7 +48,7 @@ func TestMountBPF(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	for end := time.Now().Add(20 * time.Second); Now()[id]; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); Now()[id]; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("map %d, pinned below %s, outlives the process that was killed", id, dir)
 		}

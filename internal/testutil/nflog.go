@@ -29,6 +29,9 @@ const (
 	nfgenmsgSize      = 4
 )
 
+// logPatience is for a packet that is logged at once on a quiet machine.
+const logPatience = time.Minute
+
 // logged is a packet that a rule with `log group` has seen.
 type logged struct {
 	mark   uint32
@@ -96,9 +99,9 @@ func (r *logReader) configure(group uint16, attr []byte) error {
 	}
 }
 
-// read calls f for each packet that was logged, until none has come for so long.
-func (r *logReader) read(quiet time.Duration, f func(logged)) error {
-	tv := unix.NsecToTimeval(quiet.Nanoseconds())
+// read calls f for each packet that was logged, until f says that it has all.
+func (r *logReader) read(f func(logged) (done bool)) error {
+	tv := unix.NsecToTimeval(logPatience.Nanoseconds())
 	if err := unix.SetsockoptTimeval(r.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
 		return err
 	}
@@ -106,9 +109,11 @@ func (r *logReader) read(quiet time.Duration, f func(logged)) error {
 		n, _, err := unix.Recvfrom(r.socket, r.buffer, 0)
 		switch err {
 		case nil:
-			messages(r.buffer[:n], f)
+			if messages(r.buffer[:n], f) {
+				return nil
+			}
 		case unix.EAGAIN:
-			return nil
+			return fmt.Errorf("reading the log: nothing for %v, and not all was logged", logPatience)
 		case unix.EINTR:
 		default:
 			return fmt.Errorf("reading the log: %w", err)
@@ -116,18 +121,19 @@ func (r *logReader) read(quiet time.Duration, f func(logged)) error {
 	}
 }
 
-// messages takes netlink messages apart.
-func messages(b []byte, f func(logged)) {
+// messages takes netlink messages apart, until f says that it has all.
+func messages(b []byte, f func(logged) (done bool)) (done bool) {
 	for len(b) >= netlinkHeaderSize+nfgenmsgSize {
 		size := int(binary.NativeEndian.Uint32(b))
 		if size < netlinkHeaderSize+nfgenmsgSize || size > len(b) {
-			return
+			return false
 		}
 		if binary.NativeEndian.Uint16(b[4:]) == nfnlSubsysULOG<<8|nfulnlMsgPacket {
-			f(readLogged(b[netlinkHeaderSize+nfgenmsgSize : size]))
+			done = f(readLogged(b[netlinkHeaderSize+nfgenmsgSize:size])) || done
 		}
 		b = b[min(len(b), (size+3)&^3):]
 	}
+	return done
 }
 
 func readLogged(attrs []byte) (l logged) {

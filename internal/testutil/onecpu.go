@@ -11,10 +11,23 @@ import (
 // sends meanwhile come in the order in which they were sent: each CPU has a queue of its own for what waits to be received.
 func OnOneCPU(t testing.TB) (restore func()) {
 	t.Helper()
-	runtime.LockOSThread()
+	back, err := StayOnOneCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := back(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// StayOnOneCPU is OnOneCPU outside of the goroutine of a test.
+func StayOnOneCPU() (restore func() error, err error) {
+	runtime.LockOSThread() // in case of an error it stays locked, and the thread ends with the goroutine
 	var before, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	for cpu := 0; one.Count() == 0; cpu++ {
 		if before.IsSet(cpu) {
@@ -22,13 +35,13 @@ func OnOneCPU(t testing.TB) (restore func()) {
 		}
 	}
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return func() {
+	return func() error {
 		if err := unix.SchedSetaffinity(0, &before); err != nil {
-			t.Error(err) // the thread stays locked, and ends with the goroutine
-			return
+			return err
 		}
 		runtime.UnlockOSThread()
-	}
+		return nil
+	}, nil
 }

@@ -3,6 +3,7 @@ package testutil
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -79,16 +80,36 @@ func SendFrames(device string, next func() [][]byte) error {
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
 	for frames := next(); len(frames) > 0; frames = next() {
 		for _, frame := range frames {
-			err := unix.Sendto(socket, frame, 0, to)
-			for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
-				time.Sleep(time.Millisecond) // the queue of the other end is full, and the frame dropped: the receiver waits for a CPU
-			}
-			if err != nil {
+			if err := sendFrame(socket, frame, to); err != nil {
 				return fmt.Errorf("sending on %s: %w", device, err)
 			}
 		}
 	}
 	return nil
+}
+
+// sendFrame sends a frame once more as long as the queue of the other end is full, and the frame dropped: the receiver waits for a CPU.
+func sendFrame(socket int, frame []byte, to unix.Sockaddr) error {
+	err := unix.Sendto(socket, frame, 0, to)
+	for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}
+
+// TellFull has the kernel say, by ENOBUFS, when a datagram of a socket is lost because the queue of the other end of a cable is full, as
+// it is for packet sockets (ip(7), IP_RECVERR; udp_send_skb, net/ipv4/udp.c).
+func TellFull(c *net.UDPConn) error {
+	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
+	if a, ok := c.LocalAddr().(*net.UDPAddr); ok && a.IP.To4() == nil {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(failed, err)
 }
 
 // foreignName is the name of the program of AttachForeign.

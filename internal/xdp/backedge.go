@@ -8,11 +8,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// backEdges puts a jump to the next instruction in front of those that end a round of a loop by just going on to its
-// head. Kernels before 6.5 or so take a loop only when a jump closes it; where clang puts the head in the middle, it is
-// not (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, push_insn, where loop_ok is false for what
-// falls through). The JIT leaves such jumps out. Jumps in insns have offsets, as clang made them; those of generated code
-// have labels, and are left alone. It is an error when an offset does not fit its field any more.
+// backEdges adds a jump to the next instruction where a round of a loop ends by falling through to the loop's head.
+// Kernels before 6.5 or so accept a loop only if a jump closes it
+// (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, push_insn: loop_ok is false for a fall-through).
+// If clang puts the head in the middle of a loop, no jump closes it. The JIT removes such jumps. Jumps in insns have
+// offsets, as clang made them; those of generated code have labels, and are not changed. It returns an error if an
+// offset no longer fits its field.
 func backEdges(insns asm.Instructions) (asm.Instructions, error) {
 	var out asm.Instructions
 	for start := 0; start < len(insns); {
@@ -30,7 +31,7 @@ func backEdges(insns asm.Instructions) (asm.Instructions, error) {
 	return out, nil
 }
 
-// flow is a function, with where each of its instructions leads. Numbers are indexes in insns.
+// flow is the control flow graph of a function. Numbers are indexes in insns.
 type flow struct {
 	insns asm.Instructions
 	at    []int // where each instruction begins, in units of offsets; one of 64-bit immediates takes two
@@ -55,13 +56,13 @@ func newFlow(insns asm.Instructions) *flow {
 	return f
 }
 
-// isJump reports whether an instruction can lead elsewhere in its function.
+// isJump reports whether an instruction can continue elsewhere in its function.
 func isJump(in asm.Instruction) bool {
 	op := in.OpCode.JumpOp()
 	return in.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
 }
 
-// jumpOffset is that of a jump; one beyond 16 bits is in the immediate (gotol).
+// jumpOffset is the offset of a jump; an offset beyond 16 bits is in the immediate (gotol).
 func jumpOffset(in asm.Instruction) int {
 	if isLong(in) {
 		return int(in.Constant)
@@ -87,7 +88,7 @@ func farther(in asm.Instruction, by int) (asm.Instruction, error) {
 	return in, nil
 }
 
-// closed is the function with a jump wherever a loop is closed without one.
+// closed returns the function with a jump wherever a loop is closed by falling through.
 func (f *flow) closed() (asm.Instructions, error) {
 	heads := map[int]bool{}
 	for _, to := range f.jumps {

@@ -12,9 +12,9 @@ import (
 // constantsMap is the section of the C program's constants.
 const constantsMap = ".rodata"
 
-// fold puts the values of constants into the instructions that read them. The verifier knows them anyhow and leaves out
-// what they rule out, but not the reading, which every packet would pay for. The number of instructions stays the same:
-// what goes becomes a jump to the next, which the kernel leaves out (kernel/bpf/verifier.c, opt_remove_nops).
+// fold replaces reads of constants by their values. The verifier knows the values anyway and removes dead branches, but
+// it keeps the reads, which would cost every packet. The number of instructions stays the same: a removed one becomes a
+// jump to the next, which the kernel removes (kernel/bpf/verifier.c, opt_remove_nops).
 func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.Instructions {
 	known := constantBytes(constants)
 	out := make(asm.Instructions, 0, len(insns))
@@ -29,7 +29,7 @@ func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.I
 	return out
 }
 
-// constantBytes are the bytes of the constants by their place in the section.
+// constantBytes are the bytes of the constants, by their offset in the section.
 func constantBytes(constants map[string]*ebpf.VariableSpec) map[uint32]byte {
 	known := map[uint32]byte{}
 	for _, v := range constants {
@@ -71,8 +71,8 @@ func (f *folder) fold() asm.Instructions {
 	return f.insns
 }
 
-// follow folds what is read through the address that instruction i loads, as long as there is one way to go, and the
-// address itself if what it points to takes its place.
+// follow folds the reads through the address that instruction i loads, as long as the code has no branch, and the load
+// of the address itself if it is not used any more.
 func (f *folder) follow(i int) {
 	address := f.insns[i]
 	for j := i + 1; j < len(f.insns) && !f.target[j]; j++ {
@@ -91,13 +91,13 @@ func (f *folder) follow(i int) {
 	}
 }
 
-// put replaces an instruction, but not what is known about it.
+// put replaces an instruction, and keeps its metadata.
 func (f *folder) put(i int, in asm.Instruction) {
 	in.Metadata = f.insns[i].Metadata
 	f.insns[i] = in.WithReference("")
 }
 
-// read returns what an instruction reads of the constant whose address was loaded.
+// read returns the value that an instruction reads from the constant whose address was loaded.
 func (f *folder) read(in, address asm.Instruction) (value uint64, ok bool) {
 	if in.OpCode.Class() != asm.LdXClass || in.OpCode.Mode() != asm.MemMode || in.Src != address.Dst {
 		return 0, false

@@ -1,16 +1,16 @@
 package xdp
 
-// formats are the numbers of the formats of maps that commands read and that generations hand on, where they are not 1. A
-// number changes when the meaning of a map's content does: an earlier floodwall that is left, or a later one, must not take it
-// for what it knows. What has no map, such as the form of a question, has a name here all the same.
+// formats are the format numbers, where they are not 1, of maps that commands read and that generations hand on. A
+// number changes with the meaning of a map's content, so that an earlier or later floodwall does not misread it. A
+// format without a map, such as that of a question, has a name here too.
 var formats = map[string]int{
 	Flows:       3, // a state has three bits; the filter of the buckets is a global
 	DynamicInfo: 4, // it has marks of the addresses that sets may have, and some of the host's own addresses
 }
 
-// readable are the earlier formats that commands read and write as well, where there are any. In format 1 of DynamicInfo the words
-// that say which addresses a set has not are zero, which says nothing, and whoever writes leaves them so. Before format 3 the map ends
-// behind the records of the sets, and in format 3 behind the host's own addresses.
+// readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which
+// addresses a set does not have are zero, which says nothing; a writer leaves them zero. Before format 3 the map ends
+// after the records of the sets, and in format 3 after the host's own addresses.
 var readable = map[string]int{DynamicInfo: 1}
 
 // Readable reports whether commands read and write a map of a format.

@@ -22,10 +22,10 @@ type Image struct {
 	// Constants are the values of the C program's constants by name. Those not named are zero.
 	Constants map[string]any
 
-	// Egress is whether the policy needs the program for what leaves, too.
+	// Egress is whether the policy needs the program for packets that leave.
 	Egress bool
 
-	// Ingress is whether it needs the program for what XDP has passed, too.
+	// Ingress is whether the policy needs the program for packets that XDP has passed.
 	Ingress bool
 
 	// Slots is how many counter slots the decisions use.
@@ -111,7 +111,7 @@ const (
 	DynamicWhy   = "dynamic_why"   // and which text is whose
 )
 
-// verifiedClients is how many clients can be known to be who they say. The one that was asked for least goes first.
+// verifiedClients is the largest number of verified clients. The one used longest ago goes first.
 const verifiedClients = 1 << 16
 
 // Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
@@ -171,7 +171,8 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// entry is the entry, or one that leaves all to general(): the C placeholder calls functions that nothing needs then.
+// entry returns the entry, or one that calls general() for all frames. Without it the C placeholder would keep
+// functions that nothing needs.
 func (im *Image) entry() asm.Instructions {
 	if len(im.Entry) > 0 {
 		return im.Entry
@@ -179,8 +180,8 @@ func (im *Image) entry() asm.Instructions {
 	return asm.Instructions{asm.Call.Label(General), asm.Return()}
 }
 
-// Linear changes a spec to a program that sees only frames in one piece, which generic mode and kernels before 5.18
-// need: there the kernel makes every frame so. The program for what leaves does not depend on that, and is left out.
+// Linear changes a spec to a program for linear frames only, as generic mode and kernels before 5.18 need: there the
+// kernel linearizes each frame. The program for packets that leave does not depend on it, and is left out.
 func Linear(spec *ebpf.CollectionSpec) {
 	spec.Programs[Program].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	delete(spec.Programs, Egress)

@@ -23,7 +23,7 @@ const Ingress = "ingress"
 // Counters is the map of counters: per CPU, one Counter for each slot. It outlives a generation.
 const Counters = "counters"
 
-// The slots that no policy changes; those of the checks are their numbers. enum slot in bpf/count.h.
+// Slots that are the same for every policy; the slot of a check is its number. enum slot in bpf/decision.h.
 const (
 	SlotReplies = 61 // packets that the program itself has sent
 	SlotNotIP   = 62
@@ -53,7 +53,7 @@ const (
 // FlowSlots is how many connections a bucket of the map Flows holds.
 const FlowSlots = FlowBucketSize / 8
 
-// Flags of a decision, beside the verdict. enum verdict in bpf/count.h.
+// Flags of a decision, beside the verdict. enum verdict in bpf/decision.h.
 const (
 	Special     = 0x10 // the slot has an entry in the map Actions
 	Conditional = 0x20 // it counts if the condition named in the packet holds; tables only

@@ -35,8 +35,8 @@ var optional = map[string]string{
 	"forget_connection":     "ask_conntrack",
 }
 
-// without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
-// of 0: so nothing refers to these functions and to their maps.
+// without replaces the calls of functions whose constant is not set by their result, 0. The verifier would find them
+// dead, but then the functions and their maps would still be loaded.
 func without(insns asm.Instructions, constants map[string]any) asm.Instructions {
 	out := slices.Clone(insns)
 	for i, in := range out {
@@ -50,10 +50,10 @@ func without(insns asm.Instructions, constants map[string]any) asm.Instructions 
 	return out
 }
 
-// isSet reports whether a constant has a value that C takes for true.
+// isSet reports whether a constant has a value that is true in C.
 func isSet(constant any) bool { return constant != nil && !reflect.ValueOf(constant).IsZero() }
 
-// reachable leaves out the functions that nothing calls, which the verifier refuses or verifies for nothing
+// reachable removes functions that nothing calls, which the verifier refuses or verifies in vain
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
 func reachable(insns asm.Instructions) asm.Instructions {
 	bodies := map[string]asm.Instructions{}

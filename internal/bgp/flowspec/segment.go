@@ -98,9 +98,13 @@ func (f Flow) Name() string {
 
 // rules are the rules of a route that drops, for its boxes without what routes before it let pass.
 func rules(f Flow, boxes, passed []box, except []string) (list []Rule, err error) {
+	work := 0
 	for i := range passed {
 		var rest []box
 		for _, b := range boxes {
+			if work += b.work(&passed[i]); work > maxWork {
+				return nil, errors.New("overlaps too many routes before it that let packets pass: ask for fewer values")
+			}
 			rest = append(rest, b.minus(&passed[i])...)
 		}
 		if boxes = rest; len(boxes) > 4*maxBoxes {
@@ -124,6 +128,27 @@ func rules(f Flow, boxes, passed []box, except []string) (list []Rule, err error
 		}
 	}
 	return list, nil
+}
+
+// maxWork is how many ranges are compared for a route: the daemon translates all routes again each second, and a router may send them so that
+// each overlaps all others.
+const maxWork = 1 << 13
+
+// work is how many ranges minus compares.
+func (b *box) work(a *box) (n int) {
+	if _, meet := inner(b.dst, a.dst); !meet {
+		return 0
+	}
+	if _, meet := inner(b.src, a.src); !meet {
+		return 0
+	}
+	n = 1 + len(b.notDst) + len(b.notSrc)
+	for f, values := range a.fields {
+		if values != nil {
+			n += len(values) + len(b.fields[f])
+		}
+	}
+	return n
 }
 
 // maxLine is how long a rule may be, in bytes.

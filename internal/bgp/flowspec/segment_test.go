@@ -3,7 +3,9 @@ package flowspec
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"sort"
 	"testing"
@@ -174,4 +176,50 @@ func isEssential(d *datagram) bool {
 		return d.proto == 58 && slices.Contains([]byte{1, 2, 3, 4, 130, 131, 132, 133, 134, 135, 136, 137, 143}, d.l4[0])
 	}
 	return d.proto == 1 && slices.Contains([]byte{3, 11, 12}, d.l4[0])
+}
+
+// crossing are routes of a hostile router: each drop overlaps each route that lets packets pass in all but its last value. With usual
+// ones, each has a port alone.
+func crossing(usual bool) (all []Route) {
+	for i := range 512 {
+		drops := i >= 256
+		c := []Component{{Type: Destination, Prefix: netip.MustParsePrefix("192.0.2.1/32")}}
+		if usual {
+			kind := map[bool]Type{false: DestinationPort, true: SourcePort}[drops]
+			c = append(c, Component{Type: kind, Terms: []byte{opEqual | opEnd, byte(i)}})
+		} else {
+			ports := []byte{opEqual, byte(i)}
+			for n := 1; n < 60; n++ {
+				ports = binary.BigEndian.AppendUint16(append(ports, opEqual|1<<4), uint16(256+301*n))
+			}
+			ports[len(ports)-3] |= opEnd
+			last := map[bool]byte{false: 1, true: 2}[drops]
+			c = append(c, Component{Type: Port, Terms: ports}, Component{Type: DSCP, Terms: []byte{opEqual | opEnd, last}})
+		}
+		all = append(all, Route{Flow{Components: c}, Action{Drop: drops}})
+	}
+	return all
+}
+
+// TestSegmentBounded has a hostile router send routes that overlap all others: most are refused before they cost much. As many usual ones are not.
+func TestSegmentBounded(t *testing.T) {
+	const most = 1 << 21 // allocations
+	for _, usual := range []bool{true, false} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		list := Segment(crossing(usual), nil)
+		runtime.ReadMemStats(&after)
+		if n := after.Mallocs - before.Mallocs; n > most {
+			t.Errorf("usual %t: %d allocations, want at most %d", usual, n, most)
+		}
+		refused := 0
+		for _, tr := range list {
+			if tr.Refused != nil {
+				refused++
+			}
+		}
+		if usual && refused > 0 || refused > 256 {
+			t.Errorf("usual %t: %d routes are refused", usual, refused)
+		}
+	}
 }

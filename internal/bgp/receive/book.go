@@ -32,6 +32,14 @@ type entry struct {
 	had   bool      // at the look before
 }
 
+// until is when the router had a route last whose session ended at lost: at that time if it had the route at the last look, which was before.
+func (e entry) until(lost, now time.Time) time.Time {
+	if !e.route.Stale && lost.After(e.seen) && lost.Before(now) {
+		return lost
+	}
+	return e.seen
+}
+
 // session is that with a router.
 type session struct {
 	established bool
@@ -58,18 +66,20 @@ func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now ti
 		k := routeKey{r.Peer, r.Family, string(r.NLRI)}
 		seen := now
 		if was, ok := b.routes[k]; ok && r.Stale {
-			seen = was.seen
-			if lost := sessions[r.Peer].lost; !was.route.Stale && lost.After(seen) && lost.Before(now) {
-				seen = lost // the router had it until then, after the last look
-			}
+			seen = was.until(sessions[r.Peer].lost, now)
 		} else if lost := sessions[r.Peer].lost; r.Stale && !lost.IsZero() && lost.Before(now) {
 			seen = lost
 		}
 		b.routes[k] = entry{route: r, seen: seen, there: true}
 	}
 	for k, e := range b.routes {
-		if s := sessions[k.peer]; !e.there && (s.up() || s.established && e.had && !e.route.Stale) {
+		switch s := sessions[k.peer]; {
+		case e.there:
+		case s.up() || s.established && e.had && !e.route.Stale:
 			delete(b.routes, k)
+		case e.had:
+			e.seen = e.until(s.lost, now)
+			b.routes[k] = e
 		}
 	}
 	b.bound()

@@ -234,6 +234,29 @@ func TestReceiverStale(t *testing.T) {
 	}
 }
 
+// TestReceiverLateLook has a session end long after the last look, as on a busy machine, with a router that restarts and with one that does not
+// say so. The time of its routes begins when it ended, and a second end does not prolong it.
+func TestReceiverLateLook(t *testing.T) {
+	for _, restarts := range []bool{true, false} {
+		s := newScene(t)
+		s.speaker.routes = []wire.Route{host(1)}
+		s.step("a route", 1)
+		s.now = s.now.Add(4 * time.Second)
+		s.speaker.state, s.speaker.lost = "idle", s.now
+		if s.speaker.routes[0].Stale = true; !restarts {
+			s.speaker.routes = nil
+		}
+		for range 3 {
+			s.step("the session has ended", 1)
+		}
+		s.speaker.lost = s.now
+		for range 2 {
+			s.step("it ends again", 1)
+		}
+		s.step("its time is over", 0)
+	}
+}
+
 // TestReceiverStaleAnew has daemons start while a router restarts, one after another. Its rules end when the time since the loss is over.
 func TestReceiverStaleAnew(t *testing.T) {
 	for _, back := range []bool{false, true} {

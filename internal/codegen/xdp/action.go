@@ -5,7 +5,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
+// actionsPart is the component for actions beyond pass and drop: answers, and the entry of each slot in the map of
+// actions.
 func actionsPart(p *ir.Program, slots []uint32) component {
 	out := component{constants: map[string]any{}}
 	entries := uint32(0)

@@ -8,14 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// An expression is what rules ask of an address as far as it is fixed: is it in any of these static sets? Rules that
-// ask the same share it. The policy cannot tell addresses apart for which all expressions have the same answer: those
-// are of one class.
+// An expression is the static part of an address match: is the address in any of these static sets? Rules with the same
+// static part share an expression. Addresses for which all expressions have the same answer cannot be told apart by the
+// policy: they form one class.
 type expression struct {
 	sets []int // of ir.Program, static
 }
 
-// addresses is the address side of a program: its expressions, and the table that classifies by them.
+// addresses has the address expressions of a program, and the table that maps an address to its class.
 type addresses struct {
 	exprs   []expression
 	number  map[string]int // of an expression, by the text of its sets
@@ -55,7 +55,7 @@ func (a *addresses) split(m ir.AddrMatch) (static, dynamic []int) {
 	return static, dynamic
 }
 
-// add notes a match's expression, and reports whether it has one.
+// add registers a match's expression, and reports whether it has one.
 func (a *addresses) add(m ir.AddrMatch) bool {
 	static, _ := a.split(m)
 	if len(static) == 0 {
@@ -88,8 +88,8 @@ func (a *addresses) dynamicBits(m ir.AddrMatch) uint32 {
 	return bits
 }
 
-// classify builds the table. Sets that are in the same expressions are one to the table, so that lists which a policy
-// treats alike cost as much as one.
+// classify builds the table. Sets that are in the same expressions become one set of the table, so lists that a policy
+// treats alike cost as much as one list.
 func (a *addresses) classify(p *ir.Program) error {
 	users := map[int][]int{} // set -> expressions
 	for i, e := range a.exprs {
@@ -139,7 +139,7 @@ func (a *addresses) classify(p *ir.Program) error {
 // Holds reports whether an expression holds for a class.
 func (a *addresses) Holds(class, expr int) bool { return a.truth[class][expr/64]>>(expr%64)&1 == 1 }
 
-// part is the address table and what the C program must know to read it.
+// part is the component with the address table and the constants by which the C program reads it.
 func (a *addresses) part() component {
 	p := component{constants: map[string]any{}, shapes: map[string]xdp.Shape{}}
 	p.constants["classify_src"] = a.srcClass

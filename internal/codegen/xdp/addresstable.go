@@ -23,7 +23,7 @@ func (a *addresses) table4(p *component) {
 	p.constants["hosts4_wide"] = uint32(h.Wide)
 	p.constants["hosts4_class"] = uint32(h.Class)
 	p.constants["hosts4_filter"] = uint32(h.Filter)
-	// Where two addresses of each packet are asked for, the one before says nothing of the next.
+	// The filter follows the last lookup. If each packet looks up both addresses, the last lookup predicts nothing.
 	p.constants["hosts4_follow"] = h.Follow() && a.srcClass != a.dstClass
 	shape := func(name string, size, entries int) {
 		if entries > 0 {
@@ -52,7 +52,7 @@ func (a *addresses) table4(p *component) {
 	})
 }
 
-// oneIf is the number of values of a map that is only there when it is needed.
+// oneIf is the number of entries of a map that exists only if it is needed.
 func oneIf(needed bool) int {
 	if needed {
 		return 1

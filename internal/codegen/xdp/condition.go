@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// conditions are what rules ask for beside addresses and fields. Generated code asks for them by number, when all else
-// that the rule asks for holds.
+// conditions are the tests of rules beyond addresses and fields. Generated code tests a condition by its number, after
+// all other tests of the rule hold.
 type conditions struct {
 	program  *ir.Program
 	slots    []uint32
@@ -56,7 +56,8 @@ func (c *conditions) of(rule int) (number int, ok bool) {
 	return number, ok
 }
 
-// usual is how many conditions packets are likely to be asked for: few packets come to those of essential rules.
+// usual is the number of conditions that packets are likely to reach. Conditions of essential rules do not count: few
+// packets reach them.
 func (c *conditions) usual() (n int) {
 	for rule := range c.numbers {
 		if c.program.Rules[rule].Kind != ir.RuleKindEssential {
@@ -68,7 +69,7 @@ func (c *conditions) usual() (n int) {
 
 func (c *conditions) none() bool { return len(c.numbers) == 0 }
 
-// parts are the map of conditions and what they refer to.
+// parts are the components with the map of conditions and the maps that conditions refer to.
 func (c *conditions) parts() []component {
 	parts := []component{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), actionsPart(c.program, c.slots)}
 	if c.none() {
@@ -125,7 +126,7 @@ func (c *conditions) write(to []byte, rule int) {
 	xdp.Put(to, s)
 }
 
-// addressAndMask are a prefix as IPv6, where IPv4 is mapped.
+// addressAndMask returns a prefix as address and mask in the IPv6 form, where IPv4 is mapped.
 func addressAndMask(p netip.Prefix) (address, mask [16]byte) {
 	for i := range 128 - p.Addr().BitLen() + p.Bits() {
 		mask[i/8] |= 0x80 >> (i % 8)

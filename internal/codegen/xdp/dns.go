@@ -10,7 +10,8 @@ import (
 // maxDNSPorts is DNS_PORTS_MAX of bpf/dns.h.
 const maxDNSPorts = 8
 
-// dnsPart says where the C program is to look for DNS queries: at the ports of all rules that ask for what is in them.
+// dnsPart is the component with the ports at which the C program parses DNS queries: those of all rules that match the
+// content of queries.
 func dnsPart(p *ir.Program) component {
 	var asked []ir.Range
 	verify := false
@@ -35,7 +36,7 @@ func dnsPart(p *ir.Program) component {
 	}}
 }
 
-// asksQuery reports whether a rule asks for anything that only a DNS query has, or answers one.
+// asksQuery reports whether a rule matches anything that only a DNS query has, or answers a query.
 func asksQuery(r *ir.Rule) bool {
 	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Verdict == ir.Truncate
 }
@@ -44,7 +45,7 @@ func tests(r *ir.Rule, f packet.Field) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
 }
 
-// queryPorts are the destination ports in UDP that a rule leaves.
+// queryPorts are the UDP destination ports that a rule matches.
 func queryPorts(r *ir.Rule) []ir.Range {
 	for _, m := range r.Match {
 		if m.Field != packet.DPort {
@@ -62,8 +63,8 @@ func queryPorts(r *ir.Rule) []ir.Range {
 	return []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
 }
 
-// closest covers ranges with at most so many: what lies between those that are closest is covered too. A port that no rule
-// asks for costs only the time to look.
+// closest covers ranges with at most so many ranges, by joining those with the smallest gaps. A port in a gap costs
+// only the time to parse.
 func closest(ranges []ir.Range, most int) []ir.Range {
 	ranges = slices.Clone(ranges)
 	slices.SortFunc(ranges, func(a, b ir.Range) int { return int(a.First) - int(b.First) })

@@ -7,7 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// dynamicPart is the memory of the dynamic sets, empty; what they held before is the loader's to bring.
+// dynamicPart is the component with the memory of the dynamic sets, empty; the loader copies the entries of the
+// generation before.
 func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	capacities := make([]int, len(numbers))
 	buckets := 0

@@ -11,8 +11,8 @@ import (
 // emitter collects the instructions of decide().
 type emitter struct{ emit.Emitter }
 
-// prologue keeps the packet in r6 and, at a place of the stack, the context. The verifier thinks that the packet might be
-// null; then the default decides.
+// prologue moves the packet to r6 and stores the context at a place of the stack. The verifier assumes that the packet
+// may be null; then the default decides.
 func (e *emitter) prologue(p *ir.Program, context int16) {
 	e.Add(
 		asm.StoreMem(asm.RFP, context, asm.R1, asm.DWord),
@@ -23,7 +23,7 @@ func (e *emitter) prologue(p *ir.Program, context int16) {
 	e.Mark("packet")
 }
 
-// ask leaves in r0 whether the condition whose number is in r3 holds for the packet in r2. It changes r0 to r5.
+// ask sets r0 to whether the condition with the number in r3 holds for the packet in r2. It changes r0 to r5.
 func (e *emitter) ask(context int16) {
 	e.Add(
 		asm.LoadMem(asm.R1, asm.RFP, context, asm.DWord),

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Held are the expressions that hold for a class.
+// Held lists the expressions that hold for a class.
 func (a *addresses) Held(class int) (list []int) {
 	for at, word := range a.truth[class] {
 		for ; word != 0; word &= word - 1 {
@@ -19,7 +19,7 @@ func (a *addresses) Held(class int) (list []int) {
 	return list
 }
 
-// entryPart generates the entry of a program, and is the maps that only the entry reads.
+// entryPart generates the entry of a program, and is the component with the maps that only the entry reads.
 func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Options, out *Program) component {
 	in := entry.Input{
 		Program:    p,

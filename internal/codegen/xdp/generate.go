@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Form is how the rules are decided in generated code.
+// Form is the structure of the generated code of the rules.
 type Form string
 
 // The forms. Both mean the same; which is cheaper depends on the number of rules.
@@ -40,15 +40,15 @@ type Program struct {
 	Dynamic map[int]int // for each dynamic set of ir.Program, its number in the map of dynamic sets
 }
 
-// component is what the pieces of the compiler contribute to an image.
+// component is the contribution of one part of the compiler to an image.
 type component struct {
 	constants map[string]any
 	shapes    map[string]xdp.Shape
 	fill      func(memory map[string][]byte) error
 }
 
-// into is the memory of a map that a part fills; when the program has lost the map, because no rule that leads to it can match
-// anything, memory of its size that nobody reads.
+// into returns the memory of a map that a part fills. If the program no longer has the map, because no rule that uses
+// it can match, it returns memory of that size that nobody reads.
 func into(memory map[string][]byte, name string, shape xdp.Shape) []byte {
 	if m := memory[name]; m != nil {
 		return m
@@ -112,7 +112,7 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	return out, nil
 }
 
-// numbered are n numbers from first on.
+// numbered returns n numbers from first on.
 func numbered(first uint32, n int) []uint32 {
 	list := make([]uint32, n)
 	for i := range list {
@@ -121,7 +121,7 @@ func numbered(first uint32, n int) []uint32 {
 	return list
 }
 
-// slotsUsed is how many slots there are when these are the last of them.
+// slotsUsed is the number of slots, if these are the last of them.
 func slotsUsed(slots []uint32) uint32 {
 	n := uint32(xdp.SlotRules)
 	for _, slot := range slots {
@@ -157,7 +157,7 @@ func chooseForm(
 	return tables.code(), tables.part(), nil
 }
 
-// decisions are what generated code returns for each rule.
+// decisions are the results of generated code for each rule.
 func decisions(p *ir.Program, slots []uint32) []uint32 {
 	list := make([]uint32, len(p.Rules))
 	for i, r := range p.Rules {
@@ -172,7 +172,7 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 	return list
 }
 
-// special reports whether more is done with the packets of a rule than its verdict says.
+// special reports whether packets of a rule need an action beyond its verdict.
 func special(p *ir.Program, r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 || p.Bans(r) }
 
 // assemble puts the parts together.
@@ -196,7 +196,7 @@ func (x *Program) assemble(parts ...component) {
 	}
 }
 
-// general is what depends on neither addresses nor rules.
+// general is the component that depends on neither addresses nor rules.
 func general(p *ir.Program, o Options) component {
 	out := component{constants: map[string]any{
 		"enabled_checks":   uint64(p.Checks),
@@ -210,7 +210,7 @@ func general(p *ir.Program, o Options) component {
 	return out
 }
 
-// trafficShare is the part of 2^32 packets of which samples of the traffic are taken, 0 for none.
+// trafficShare is the number of packets among 2^32 that are sampled as traffic, 0 for none.
 func trafficShare(p *ir.Program) uint32 {
 	if p.SampleTraffic == 0 {
 		return 0
@@ -218,7 +218,7 @@ func trafficShare(p *ir.Program) uint32 {
 	return uint32(min(math.MaxUint32, (1<<32)/uint64(p.SampleTraffic)))
 }
 
-// dynamicNumbers numbers the dynamic sets in the order in which the program has them.
+// dynamicNumbers numbers the dynamic sets, in the order of the program.
 func dynamicNumbers(p *ir.Program) map[int]int {
 	numbers := map[int]int{}
 	for i, s := range p.Sets {

@@ -17,8 +17,8 @@ const (
 	guardObserve = 2
 )
 
-// guardsPart is what guards do beside rules: who is verified, and what leaves. slots are what they count responses
-// above their limit in. egress reports whether it takes the program for what leaves.
+// guardsPart is the component of guards: how clients are verified, and how responses are limited. slots has the
+// counters of responses above the limit. egress reports whether it needs the program for packets that leave.
 func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err error) {
 	if len(p.Guards) == 0 {
 		return component{}, false, nil
@@ -69,7 +69,8 @@ func writeGuard(to []byte, g *ir.Guard, slot uint32) {
 	xdp.Put(to, guard)
 }
 
-// writePorts gives ports the number of their guard. Of a port that two services have the first keeps it, as a rule would.
+// writePorts maps ports to the number of their guard. If two services have the same port, the first has it, as with
+// rules.
 func writePorts(to []byte, ports []ir.Range, number byte) {
 	for _, r := range ports {
 		for port := r.First; port <= r.Last; port++ {

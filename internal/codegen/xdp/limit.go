@@ -10,13 +10,14 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// limits are the rates of a program and the tables of those that exceed them.
+// limits are the rates of a program, and their tables of debts.
 type limits struct {
 	infos []xdp.LimitInfo
 	keys  limitKeys
 }
 
-// limitKeys hash prefixes. Whoever knew them could choose sources that share a bucket.
+// limitKeys are the secret keys of the hash of prefixes. A sender who knew them could choose sources that share a
+// bucket.
 type limitKeys struct {
 	sums [8]uint32
 	mix  [2]uint64 // odd
@@ -50,24 +51,24 @@ func compileLimits(p *ir.Program) (*limits, error) {
 	return out, err
 }
 
-// maxLimitBuckets is the size of all tables together: 4 GB.
+// maxLimitBuckets is the largest number of buckets of all tables together: 4 GB.
 const maxLimitBuckets = 1 << 26
 
-// limitInfo is the record of a limit in the making.
+// limitInfo is the record of a limit while it is made.
 type limitInfo struct{ xdp.LimitInfo }
 
-// Units of time: the finest that keeps the burst within xdp.LimitDebt, between these powers of two of a nanosecond. At
-// the finest, the smallest packet at 100 Gbit/s takes 400 units; the coarsest measures bursts of 73 years, beyond which
-// the times of sweeps would not fit 63 bits of nanoseconds.
+// Powers of two of a nanosecond between which the unit of a limit is chosen: the finest one with which the burst fits
+// xdp.LimitDebt. In the finest unit, the smallest packet at 100 Gbit/s takes 400 units. The coarsest allows bursts of
+// 73 years; beyond it, times of sweeps would not fit 63 bits of nanoseconds.
 const (
 	finestUnit   = -8
 	coarsestUnit = 24
 )
 
-// leastCost is the least time of a packet, in units: by rounding it up at most a hundredth of the rate is lost.
+// leastCost is the least cost of a packet in units: rounding it up loses at most a hundredth of the rate.
 const leastCost = 100
 
-// limitRate works out times in units. They are rounded so that no more passes than the limit says.
+// limitRate computes cost and burst in units. They are rounded so that no more passes than the limit says.
 func limitRate(l *ir.Limit) (*limitInfo, error) {
 	for unit := finestUnit; unit <= coarsestUnit; unit++ {
 		cost := limitCost(l, unit)
@@ -88,8 +89,8 @@ func limitRate(l *ir.Limit) (*limitInfo, error) {
 	return nil, fmt.Errorf("at this rate a burst of %d would take more than 73 years to be paid off", l.Burst)
 }
 
-// limitCost is the time of a packet or a bit in units of 2^unit ns, with xdp.LimitFraction bits of fraction; for packets
-// these are 0, so that a burst is so many packets exactly.
+// limitCost is the cost of a packet or a bit in units of 2^unit ns, with xdp.LimitFraction bits of fraction. For
+// packets these bits are 0, so that a burst is an exact number of packets.
 func limitCost(l *ir.Limit, unit int) *big.Int {
 	fraction := uint(xdp.LimitFraction)
 	if !l.Bits {
@@ -105,7 +106,7 @@ func ceilShift(x *big.Int, n uint) *big.Int {
 	return x.Rsh(x.Add(x, big.NewInt(1<<n-1)), n)
 }
 
-// byPrefix says which bits of the addresses are kept.
+// byPrefix sets the masks of the addresses.
 func (info *limitInfo) byPrefix(l *ir.Limit) {
 	if l.Src != nil || l.Dst != nil {
 		info.Prefixes = 1
@@ -136,7 +137,7 @@ func drawLimitKeys() (k limitKeys, err error) {
 	return k, nil
 }
 
-// part is the limits' records, and their tables, empty.
+// part is the component with the records of the limits, and their tables, empty.
 func (l *limits) part() component {
 	if len(l.infos) == 0 {
 		return component{}

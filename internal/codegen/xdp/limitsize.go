@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// The sizes of limits' tables, in buckets of 64 bytes. A flood at floodRate of as many sources is what a table shall
-// hold; all tables together that are not sized by the policy share defaultBuckets (256 MB).
+// Sizes of the tables of limits, in buckets of 64 bytes. A table is to hold the sources of a flood at floodRate, each
+// with another address. All tables whose size the policy does not set share defaultBuckets (256 MB).
 const (
 	leastBuckets   = 1 << 10
 	mostBuckets    = 1 << 20
@@ -19,16 +19,16 @@ const (
 
 	floodRate = 10_000_000 // packets a second
 
-	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no space (Poisson), and
-	// of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
+	// perBucket is the average number of debts in a bucket. With 3 for 7 slots, one debt in 200 finds no slot
+	// (Poisson), and of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
 	perBucket = xdp.LimitPerBucket
 
 	// The hash has 24 bits for the bucket. All tables are one map, whose numbers have 32 bits.
 	maxLimitPrefixes = perBucket << 24
 )
 
-// limitBuckets is the size of each limit's table: a power of two. Those that the policy does not size share
-// defaultBuckets, the largest giving way first.
+// limitBuckets is the size of each limit's table, a power of two. Tables that the policy does not size share
+// defaultBuckets: while they exceed it, the largest is halved.
 func limitBuckets(limits []ir.Limit) []uint32 {
 	sizes := make([]uint32, len(limits))
 	total := uint32(0)
@@ -54,8 +54,8 @@ func limitBuckets(limits []ir.Limit) []uint32 {
 	return sizes
 }
 
-// bucketsFor is what one limit needs for as many prefixes as the policy says, or else for a flood. It is never more than
-// there are prefixes.
+// bucketsFor is the size for the policy's number of prefixes, or else for a flood. It never exceeds the number of
+// prefixes that exist.
 func bucketsFor(l *ir.Limit) uint32 {
 	prefixes := possiblePrefixes(l)
 	if l.Max > 0 {
@@ -65,12 +65,12 @@ func bucketsFor(l *ir.Limit) uint32 {
 	return min(max(buckets, leastBuckets), mostBuckets, powerOfTwoOf(prefixes/perBucket))
 }
 
-// powerOfTwoOf is the least power of two that is not below x, at least 1 and at most the largest table.
+// powerOfTwoOf is the least power of two that is at least x, from 1 to the size of the largest table.
 func powerOfTwoOf(x float64) uint32 {
 	return uint32(xdp.PowerOfTwo(int(math.Ceil(min(x, maxLimitPrefixes/perBucket)))))
 }
 
-// debtTime is how long a source remains in the table that sends one packet of a flood.
+// debtTime is the time for which a source that sends one packet remains in the table.
 func debtTime(l *ir.Limit) time.Duration {
 	amount := 1.0
 	if l.Bits {
@@ -79,7 +79,7 @@ func debtTime(l *ir.Limit) time.Duration {
 	return time.Duration(math.Ceil(min(amount*float64(l.Per)/float64(l.Rate), math.MaxInt64/2)))
 }
 
-// possiblePrefixes is how many prefixes addresses have; one when all packets share the limit.
+// possiblePrefixes is the number of prefixes that exist; 1 if all packets share the limit.
 func possiblePrefixes(l *ir.Limit) float64 {
 	v4, v6 := 0, 0
 	for _, p := range []*ir.Prefixes{l.Src, l.Dst} {
@@ -93,7 +93,7 @@ func possiblePrefixes(l *ir.Limit) float64 {
 	return math.Exp2(float64(v4)) + math.Exp2(float64(v6))
 }
 
-// LimitNotes tells of limits whose tables in XDP a flood of random sources could fill.
+// LimitNotes warns of limits whose tables in XDP a flood of random sources could fill.
 func LimitNotes(p *ir.Program) (notes []string) {
 	buckets := limitBuckets(p.Limits)
 	for i := range p.Limits {

@@ -17,7 +17,7 @@ const (
 	maxNameDepth = 16 // labels of a listed name
 )
 
-// names are the sets of domain names that rules ask for, in one table: each name with the sets that list it.
+// names are the sets of domain names that rules use, in one table: each name with the sets that list it.
 type names struct {
 	bit    map[int]int // of each set that is asked for, by its index in ir.Program.Names
 	key    [2]uint64   // of the hash
@@ -43,7 +43,7 @@ func compileNames(p *ir.Program) (*names, error) {
 	if len(n.bit) == 0 {
 		return n, nil
 	}
-	// A table that is too full somewhere is made anew with another key.
+	// If the table has too many names in one place, it is made again with another key.
 	for range 8 {
 		n.key = randomKey()
 		list, err := n.hash(p)
@@ -58,14 +58,14 @@ func compileNames(p *ir.Program) (*names, error) {
 	return nil, fmt.Errorf("hashing %d names: too many fall into the same place", n.table.names)
 }
 
-// randomKey is secret: who knows it could find names that others are mistaken for.
+// randomKey draws the secret key of the hash. A sender who knew it could construct names that are taken for others.
 func randomKey() [2]uint64 {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return [2]uint64{binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:])}
 }
 
-// hash hashes all names of the sets that are asked for.
+// hash hashes all names of the sets that rules use.
 func (n *names) hash(p *ir.Program) ([]hashedName, error) {
 	var list []hashedName
 	for set, bit := range n.bit {
@@ -113,7 +113,7 @@ func (n *names) part() component {
 	}
 }
 
-// hashName is the hash of a name's labels, the last one first, and how many they are.
+// hashName returns the hash of a name's labels, from the last one on, and their number.
 func hashName(key [2]uint64, name string) (hash uint64, depth int) {
 	h := newSIPHash(key)
 	for rest := name; rest != ""; depth++ {

@@ -52,8 +52,8 @@ func (h sipHash) sum() uint64 {
 	return h.a ^ h.b ^ h.c ^ h.d
 }
 
-// unescaped is a label as it stands in a packet: packet.Query.Name writes bytes that are not printable, dots and
-// backslashes as \DDD in decimal.
+// unescaped returns a label as the packet has it: packet.Query.Name writes unprintable bytes, dots and backslashes as
+// \DDD in decimal.
 func unescaped(label string) string {
 	plain, escaped, found := strings.Cut(label, `\`)
 	if !found {

@@ -22,8 +22,9 @@ type hashedName struct {
 	sets uint32
 }
 
-// nameTable is a hash table of buckets, a cache line each. The search for a name begins at its home, and goes on while a
-// bucket says so. The homes are in the order of the hashes, so that a sorted list fills the table from front to back.
+// nameTable is a hash table of buckets, one cache line each. The search for a name begins at the bucket of its hash,
+// and goes on while a bucket says so. Buckets are in the order of hashes, so a sorted list fills the table from front
+// to back.
 type nameTable struct {
 	names  int
 	homes  int // buckets behind them take what the last of them cannot
@@ -32,8 +33,8 @@ type nameTable struct {
 
 func (t *nameTable) buckets() int { return len(t.memory) / nameBucketSize }
 
-// newNameTable makes the table with 3 of 4 slots in use. It reports false when a name would be too far from its home. Names
-// with equal hashes, of which there is one pair in 2^25 lists of a million names, become one.
+// newNameTable makes the table with 3 of 4 slots in use. It reports false if a name would be too far from the bucket of
+// its hash. Names with equal hashes become one: among 2^25 lists of a million names there is one such pair.
 func newNameTable(list []hashedName) (nameTable, bool) {
 	list = merged(list)
 	t := nameTable{names: len(list), homes: max(1, len(list)*4/(3*nameSlots))}
@@ -55,7 +56,7 @@ func newNameTable(list []hashedName) (nameTable, bool) {
 	return t, true
 }
 
-// merged sorts names by their hash, and unites the sets of those that are there more than once.
+// merged sorts names by hash, and unites the sets of names that occur more than once.
 func merged(list []hashedName) []hashedName {
 	slices.SortFunc(list, func(a, b hashedName) int { return cmp.Compare(a.hash, b.hash) })
 	out := list[:0]

@@ -22,8 +22,8 @@ const (
 	placeText   = 16
 )
 
-// patterns are what rules ask of the payload: patterns, each a bit of what the search finds, and bytes at fixed places,
-// those of one match next to each other.
+// patterns are the payload tests of rules: patterns, each with a bit in the result of the search, and bytes at fixed
+// places, those of one match next to each other.
 type patterns struct {
 	list   []search // in the order of the map
 	bits   map[string]int
@@ -45,7 +45,7 @@ func compilePatterns(p *ir.Program) (*patterns, error) {
 	return c, c.addPatterns(list)
 }
 
-// addPatterns gives each pattern its bit, those that mean the same the same.
+// addPatterns assigns a bit to each pattern; patterns with the same meaning share one.
 func (c *patterns) addPatterns(list []ir.Pattern) error {
 	slices.SortStableFunc(list, func(a, b ir.Pattern) int { return strings.Compare(patternKey(a), patternKey(b)) })
 	list = slices.CompactFunc(list, func(a, b ir.Pattern) bool { return patternKey(a) == patternKey(b) })
@@ -64,7 +64,7 @@ func (c *patterns) addPatterns(list []ir.Pattern) error {
 	return nil
 }
 
-// addPlaces adds the places of a match; what several matches ask for stands there once.
+// addPlaces adds the places of a match. Places that several matches use are stored once.
 func (c *patterns) addPlaces(list []ir.At) error {
 	key := fmt.Sprint(list)
 	if _, known := c.at[key]; known || len(list) == 0 {
@@ -81,10 +81,10 @@ func (c *patterns) addPlaces(list []ir.At) error {
 	return nil
 }
 
-// patternKey is the same for patterns that mean the same.
+// patternKey is equal for patterns with the same meaning.
 func patternKey(p ir.Pattern) string { return fmt.Sprint(p.NoCase, p.Within, p.Text) }
 
-// match is what struct payload_match of bpf/condition.h has of a match.
+// match returns the fields of struct payload_match of bpf/condition.h for a match.
 func (c *patterns) match(m ir.PayloadMatch) (found uint64, at, places uint16) {
 	for _, pattern := range m.Any {
 		found |= 1 << c.bits[patternKey(pattern)]
@@ -121,7 +121,7 @@ func (c *patterns) part() component {
 	return p
 }
 
-// short is how many patterns have less than four bytes.
+// short is the number of patterns with less than four bytes.
 func (c *patterns) short() (n int) {
 	for _, p := range c.list {
 		if p.slot < 0 {
@@ -131,7 +131,7 @@ func (c *patterns) short() (n int) {
 	return n
 }
 
-// window is how many bytes of the payload any pattern wants searched.
+// window is the number of payload bytes to search: the most that any pattern needs.
 func (c *patterns) window() (bytes uint16) {
 	for _, pattern := range c.list {
 		bytes = max(bytes, pattern.Within)

@@ -24,8 +24,8 @@ type search struct {
 	slot   int // theirs; -1 for a pattern that is too short
 }
 
-// searches are patterns as the table wants them: those too short for it first, then those that share a slot next to each
-// other.
+// searches are patterns in the order of the table: first those too short for it, then the others, those with the same
+// slot next to each other.
 func searches(list []ir.Pattern) []search {
 	out := make([]search, len(list))
 	users := map[int]int{} // of each slot
@@ -41,9 +41,10 @@ func searches(list []ir.Pattern) []search {
 	return out
 }
 
-// quadIn is where in a text of at least four bytes those begin that the table is to know it by: four of which as many as
-// can be differ, and by which the fewest patterns are known already. A sender who knows the patterns can fill packets with
-// what leads to them, but the less often the more these bytes differ, and each time to few patterns.
+// quadIn returns the offset in a text of the four bytes under which the table files it: those with the most distinct
+// bytes, and among these the ones under which the fewest patterns are filed. A sender who knows the patterns can fill
+// packets with such bytes. The more distinct they are, the less often they fit into a packet, and each time they lead
+// to few patterns.
 func quadIn(text []byte, users map[int]int) (best int) {
 	most, fewest := 0, 0
 	for at := range len(text) - quadBytes + 1 {
@@ -63,8 +64,8 @@ const maxLeads = 2
 // lead is struct lead of bpf/payload.h.
 type lead struct{ First, Second uint64 }
 
-// leads are the first bytes of the quads by which patterns are known, where there are few enough of them; with space for
-// maxLeads.
+// leads are the first two bytes of the four under which each pattern is filed, if there are few enough of them, padded
+// to maxLeads.
 func (c *patterns) leads() []lead {
 	if len(c.list) > maxLeads || c.short() > 0 {
 		return nil
@@ -78,7 +79,7 @@ func (c *patterns) leads() []lead {
 	return list
 }
 
-// folded is four bytes as the search compares them: with bit 5 set, which makes letters lower case.
+// folded is four bytes as the search compares them, with bit 5 set: letters become lower case.
 func folded(text []byte) []byte {
 	quad := bytes.Clone(text[:quadBytes])
 	for i := range quad {
@@ -87,7 +88,7 @@ func folded(text []byte) []byte {
 	return quad
 }
 
-// slotOfQuad is the slot that the search looks into where it comes to that text.
+// slotOfQuad is the slot in which the search looks when it comes to that text.
 func slotOfQuad(text []byte) int { return slotOf(binary.LittleEndian.Uint32(folded(text))) }
 
 // slotOf is quad_slot of bpf/payload.h.
@@ -108,7 +109,7 @@ func writePatterns(to []byte, list []search) {
 	}
 }
 
-// setPairs marks all two bytes that a short text may begin with: for one byte, whatever follows.
+// setPairs marks all pairs of bytes with which a short text may begin; for one byte, with any byte behind it.
 func setPairs(pairs, text []byte) {
 	for next := range 256 {
 		if len(text) > 1 {

@@ -18,18 +18,19 @@ const (
 	maxProtections = 255 // their numbers from 1 on are bytes in the map of ports
 )
 
-// Sizes of the table of flows. With four to a bucket one in fifty buckets has more than its eight slots.
+// Sizes of the flow table. With four flows to a bucket on average, one bucket in fifty has more than its eight slots.
 const (
 	flowsOfBucket  = 4
 	minFlowBuckets = 64      // a word of the filter
 	maxFlowBuckets = 1 << 25 // of which the filter has 4 MB, a value of a map before Linux 6.7 has no more (array_map_alloc_check)
 )
 
-// sentNotes is SENT_NOTES of bpf/cookie.h: the notes of when cookies were sent, a byte each.
+// sentNotes is SENT_NOTES of bpf/cookie.h: the size in bytes of the table of when cookies were sent.
 const sentNotes = 1 << 17
 
-// protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
-// what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
+// protectPart is the component of protections beside the rules that name them. ingress reports whether it needs the
+// program for packets that XDP has passed. The loader draws the keys: they outlive a generation, as flows and states
+// do.
 func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool, err error) {
 	if !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Protect > 0 }) {
 		return component{}, false, nil
@@ -79,7 +80,7 @@ func uses(found []ir.Handshake, m ir.CookieMethod) bool {
 	return slices.ContainsFunc(found, func(f ir.Handshake) bool { return f.Method == m })
 }
 
-// flowBuckets is the size of the table, which all protections share.
+// flowBuckets is the number of buckets of the flow table, which all protections share.
 func flowBuckets(list []ir.Protection) (uint32, error) {
 	flows := 0
 	for i := range list {
@@ -95,7 +96,7 @@ func flowBuckets(list []ir.Protection) (uint32, error) {
 	return buckets, nil
 }
 
-// FlowMemory is how many bytes the table of flows takes that all protections of a program share.
+// FlowMemory is the size in bytes of the flow table that all protections of a program share.
 func FlowMemory(p *ir.Program) (int, error) {
 	buckets, err := flowBuckets(p.Protections)
 	return int(buckets) * xdp.FlowBucketSize, err

@@ -6,8 +6,9 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// sourcesLast has the sources of essential rules asked behind all else: few packets come so far, while a class of source
-// would cost each packet a lookup. Only XDP needs it, where addresses are looked up before rules are asked.
+// sourcesLast moves the tests of sources of essential rules into conditions, which are tested last. Few packets reach
+// these, while a class of source would cost each packet a lookup. Only XDP needs it, because it looks addresses up
+// before it tests rules.
 func sourcesLast(p *ir.Program) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)

@@ -33,7 +33,8 @@ type straight struct {
 // straightContext is where the stack holds the context.
 const straightContext = -8
 
-// possible reports whether the expressions and dynamic sets fit one register, and the code the reach of a jump.
+// possible reports whether the expressions and dynamic sets fit one register, and the code is within the reach of a
+// jump.
 func (s *straight) possible() bool {
 	const mostTests = 4000
 	return len(s.addrs.exprs)+len(s.addrs.dynamic) <= 64 && s.tests() < mostTests
@@ -101,7 +102,7 @@ func allows(m ir.Match) bool {
 	return len(m.Values) == 1 && m.Values[0] == ir.Range{First: 0, Last: m.Field.Size() - 1}
 }
 
-// loadMask makes the bits of an address: those of its class, and above them those of the dynamic sets that have it.
+// loadMask computes the bits of an address: those of its class, and above them those of the dynamic sets that have it.
 func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uint32, dynamic int16) {
 	s.Add(asm.Mov.Imm(to, 0))
 	if byClass {
@@ -155,7 +156,7 @@ func (s *straight) rule(i int) {
 	s.Mark(next)
 }
 
-// decided decides as a rule says whose tests hold, unless its condition does not, which leads to next.
+// decided ends with the decision of a rule whose tests hold, or jumps to next if its condition does not hold.
 func (s *straight) decided(i int, next string) {
 	if number, ok := s.conditions.of(i); ok {
 		s.searched(&s.program.Rules[i], next)
@@ -166,8 +167,8 @@ func (s *straight) decided(i int, next string) {
 	s.Add(decided(s.decisions[i])...)
 }
 
-// searched jumps to next if the payload has been searched, and has none of the patterns that a rule asks for. The first rule that
-// asks has it searched, so those behind it mostly need no call.
+// searched jumps to next if the payload has been searched and has none of the patterns of a rule. The first rule with
+// patterns starts the search, so later rules mostly need no call.
 func (s *straight) searched(r *ir.Rule, next string) {
 	for _, m := range r.Payload {
 		patterns, _, _ := s.conditions.patterns.match(m)
@@ -200,7 +201,7 @@ func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 	}
 }
 
-// testField jumps to next unless the value is in one of the ranges. found labels what follows.
+// testField jumps to next unless the value is in one of the ranges. found is the label of the code that follows.
 func (s *straight) testField(m ir.Match, found, next string) {
 	s.Add(asm.LoadMem(asm.R1, asm.R6, xdp.FieldOffset(m.Field), asm.Word))
 	if t, ok := fewerByMask(m); ok {
@@ -217,8 +218,8 @@ func (s *straight) testField(m ir.Match, found, next string) {
 	}
 }
 
-// jumpIfIn works on ranges in ascending order: a value below the first of a range is in none that follows, but the
-// test of the last range finds that out just as well.
+// jumpIfIn jumps if a value is in a range. Ranges are tested in ascending order: a value below one range is in none
+// that follow, which the test of the last range finds out as well.
 func (s *straight) jumpIfIn(r ir.Range, found string) {
 	if r.First == r.Last {
 		s.Add(asm.JEq.Imm(asm.R1, int32(r.First), found))
@@ -244,7 +245,7 @@ func (s *straight) jumpUnlessIn(r ir.Range, size uint32, next string) {
 	}
 }
 
-// part is the map from a class to the expressions that hold for it.
+// part is the component with the map from a class to its expressions.
 func (s *straight) part() component {
 	if !s.addrs.srcClass && !s.addrs.dstClass {
 		return component{}

@@ -22,7 +22,7 @@ type tableCode struct {
 	*tables
 }
 
-// What the stack holds below the rows.
+// Stack offsets below those of the rows.
 const (
 	stackKey     = iota // of a map lookup
 	stackContext        // of the program
@@ -61,8 +61,8 @@ func (c *tableCode) byDefault() []asm.Instruction {
 	return decided(xdp.Decision(xdp.SlotDefault, uint8(c.program.Default)))
 }
 
-// withoutRows is for rules that ask for no address or field. The first that has no condition decides, unless the
-// condition of one before it holds.
+// withoutRows is for rules without a test of an address or field. The first rule whose condition holds, or that has
+// none, decides.
 func (c *tableCode) withoutRows() {
 	for i := range c.program.Rules {
 		number, conditional := c.conditions.of(i)
@@ -82,7 +82,7 @@ func (c *tableCode) withoutRows() {
 
 func rowSlot(i int) int16 { return int16(-8 * (i + 1)) }
 
-// selectRow stores the pointer to the row of the packet's value.
+// selectRow stores the pointer to the row of the packet's value in a dimension.
 func (c *tableCode) selectRow(i int, d *dim) {
 	c.Say("row of " + d.name)
 	c.Add(asm.LoadMem(asm.R1, asm.R6, d.offset, asm.Word))
@@ -106,7 +106,8 @@ func (c *tableCode) selectRow(i int, d *dim) {
 	c.firstWord(i)
 }
 
-// firstWord combines the first word of the row at r0 with those before: all of the bits, or the first summary.
+// firstWord combines the first word of the row at r0 with those of the dimensions before: all bits, or the first
+// summary.
 func (c *tableCode) firstWord(i int) {
 	if c.sums > 0 { // there is more to read in the row
 		c.Add(asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord))
@@ -131,7 +132,7 @@ func (c *tableCode) addressRow(d *dim) {
 	)
 }
 
-// lookUpRow looks row r1 of a dimension up, where each row is an entry of the map.
+// lookUpRow looks up row r1 of a dimension, if each row is an entry of the map.
 func (c *tableCode) lookUpRow(d *dim) {
 	key := c.stack(stackKey)
 	if d.base > 0 {
@@ -160,7 +161,7 @@ func (c *tableCode) oneWord() {
 	)
 }
 
-// and combines a word of all rows. load turns the pointer to a row in a register into the word.
+// and combines a word of all rows. load turns a register with the pointer to a row into the word.
 func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instruction) {
 	for i := range c.dims {
 		r := to
@@ -220,8 +221,8 @@ func (c *tableCode) summary(s int) {
 	c.Add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
 }
 
-// fromOn clears the bits of a word before the one whose number is in a register, and goes to none if that is beyond the
-// word. It uses r1.
+// fromOn clears the bits of a word below a number in a register, and jumps to none if the number is beyond the word. It
+// uses r1.
 func (c *tableCode) fromOn(word, number asm.Register, none string) {
 	c.Add(
 		asm.JGE.Imm(number, 64, none),
@@ -231,7 +232,7 @@ func (c *tableCode) fromOn(word, number asm.Register, none string) {
 	)
 }
 
-// skipBefore clears the bits in r8, of the word in r7, that stand before the first alternative to look at.
+// skipBefore clears the bits in r8, of the word in r7, below the first alternative to look at.
 func (c *tableCode) skipBefore(s int) {
 	whole := fmt.Sprintf("whole%d", s)
 	c.Add(
@@ -310,7 +311,8 @@ func (c *tableCode) result() {
 	c.Add(asm.Return())
 }
 
-// condition leaves in the packet what the rule at r1 asks for, and which alternative is next if that does not hold.
+// condition stores the condition of the rule at r1 in the packet, and the alternative to go on with if it does not
+// hold.
 func (c *tableCode) condition() {
 	c.Add(
 		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
@@ -321,8 +323,8 @@ func (c *tableCode) condition() {
 	)
 }
 
-// The map of results has of each alternative, in 32-bit words, the decision, its condition if it has one, and the first
-// alternative of the rule behind.
+// Layout of the map of results. For each alternative it has, in 32-bit words, the decision, the condition if there is
+// one, and the first alternative of the next rule.
 const (
 	resultSize      = 16
 	resultDecision  = 0

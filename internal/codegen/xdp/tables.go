@@ -30,17 +30,18 @@ type tables struct {
 	sums       int // words of a row's summary; 0 when all bits are in one word
 }
 
-// maxRows bounds the memory of a policy whose rules differ in too many ways, in bytes of rows.
+// maxRows is the largest size of all rows in bytes. It bounds the memory of a policy whose rules differ in too many
+// ways.
 const maxRows = 1 << 30
 
-// An alternative is a rule, or a part of one: a rule that asks for a static set or a dynamic one is as two rules, each
-// a conjunction of one condition a dimension.
+// An alternative is a rule or a part of one. A rule that matches static sets or dynamic sets becomes several
+// alternatives, each a conjunction of one condition for each dimension.
 type alternative struct {
 	rule     int
 	src, dst addrCond
 }
 
-// addrCond is what an alternative asks of an address.
+// addrCond is the condition of an alternative on an address.
 type addrCond struct {
 	in, out       []int  // expressions that must hold, and that must not
 	inDyn, outDyn uint32 // dynamic sets that must have it, and that must not, a bit each
@@ -94,22 +95,22 @@ func (t *tables) allRows() int {
 	return last.base + len(last.rows)
 }
 
-// direct reports whether all rows are in one value of the map, whose address is a constant in the program: half as many
-// instructions as a lookup. The kernel before 6.7 limits a value to 4 MB (array_map_alloc_check).
+// direct reports whether all rows are in one value of the map, whose address is a constant in the program: that takes
+// half the instructions of a lookup. Before Linux 6.7 a value has at most 4 MB (array_map_alloc_check).
 func (t *tables) direct() bool { return t.allRows()*t.rowBytes() <= 4<<20 }
 
 // rowBytes is the size of a row.
 func (t *tables) rowBytes() int { return 8 * (t.sums + t.words) }
 
-// cost estimates nanoseconds for a packet that matches no rule. The rows are looked at again for each rule whose condition
-// alone does not hold: supposedly every fourth that has one.
+// cost estimates nanoseconds for a packet that matches no rule. For each rule whose condition alone does not hold, the
+// rows are searched again; the estimate is one in four of the rules with a condition.
 func (t *tables) cost() float64 {
 	const fixed, perDim, perWord, asked = 2.0, 2.5, 0.6, 0.25
 	once := fixed + float64(len(t.dims))*(perDim+perWord*float64(max(t.sums, 1)))
 	return once * (1 + asked*float64(t.conditions.usual()))
 }
 
-// alternatives takes a rule apart at the choices between static and dynamic sets.
+// alternatives splits a rule where it matches static sets or dynamic sets.
 func (a *addresses) alternatives(i int, r *ir.Rule) []alternative {
 	var out []alternative
 	for _, src := range a.conditions(r.Src) {
@@ -176,8 +177,8 @@ func (t *tables) addressDims(name string, class, dynamic int16, of func(*alterna
 	}
 }
 
-// classRows fills the row of a class. Most alternatives ask for one expression or none; so the work for a class goes
-// with the expressions that hold for it, not with the number of rules.
+// classRows fills the row of a class. Most alternatives have one expression or none, so the work for a class depends on
+// the number of its expressions and not on the number of rules.
 func (t *tables) classRows(of func(*alternative) *addrCond) func(int, []uint64) {
 	free := make([]uint64, t.words) // alternatives that do not ask
 	byExpr := make([][]int, len(t.addrs.exprs))
@@ -209,7 +210,7 @@ func (t *tables) classRows(of func(*alternative) *addrCond) func(int, []uint64) 
 	}
 }
 
-// dynamicRows fills the rows of a dynamic set: value 1 has it, value 0 has not.
+// dynamicRows fills the rows of a dynamic set: value 1 means that the set has the address, 0 that it has not.
 func (t *tables) dynamicRows(number int, of func(*alternative) *addrCond) func(int, []uint64) {
 	return func(value int, row []uint64) {
 		for i := range t.alts {
@@ -260,8 +261,8 @@ func (t *tables) fieldDim(f packet.Field) {
 	}
 }
 
-// farthest is the greatest offset in a row that an instruction names, in bytes: the last word of the last summary's
-// first 64. Offsets of instructions have 16 bits, with a sign.
+// farthest is the greatest offset in a row that an instruction uses, in bytes: that of the last word under the last
+// summary word. Offsets in instructions are signed 16-bit numbers.
 func (t *tables) farthest() int { return 8 * (t.sums + 64*max(t.sums-1, 0) + 63) }
 
 // build makes the rows of all dimensions.
@@ -289,7 +290,7 @@ func (t *tables) build() error {
 	return nil
 }
 
-// valueRows asks for each value which alternatives it leaves.
+// valueRows computes for each value the alternatives that it leaves.
 func (t *tables) valueRows(d *dim, set *rowSet) {
 	d.index = make([]uint16, d.size)
 	row := make([]uint64, t.words)
@@ -300,7 +301,7 @@ func (t *tables) valueRows(d *dim, set *rowSet) {
 	}
 }
 
-// fieldRows visits the borders of all ranges; between two of them the row does not change.
+// fieldRows computes rows at the bounds of all ranges; between two bounds the row does not change.
 func (t *tables) fieldRows(d *dim, set *rowSet) {
 	type change struct {
 		at  uint32
@@ -371,7 +372,8 @@ func (s *rowSet) number(row []uint64) uint16 {
 	return n
 }
 
-// part is the maps: the indexes of all dimensions behind each other, the rows, and each alternative's decision.
+// part is the component with the maps: the indexes of all dimensions one after the other, the rows, and the decision of
+// each alternative.
 func (t *tables) part() component {
 	if len(t.dims) == 0 { // no rules, or none that asks for anything
 		return component{}

@@ -112,11 +112,11 @@ func TestOneKeyOneNode(t *testing.T) {
 		t.Cleanup(c.Close)
 		conns = append(conns, c)
 	}
-	m, err := conns[maxConnections].Request(wire.Join+".c", []byte(`{"key":"`+key+`"}`), 10*time.Second)
+	m, err := conns[maxConnections].Request(wire.Join+".c", []byte(`{"key":"`+key+`"}`), time.Minute)
 	if err != nil || string(m.Data) != `{"error":"another node has this key"}` {
 		t.Errorf("the join of another's key: %v %s", err, m.Data)
 	}
-	for end := time.Now().Add(10 * time.Second); !conns[0].IsClosed(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !conns[0].IsClosed(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d connections of one invitation are open", len(conns))
 		}

@@ -3,15 +3,15 @@ package emit
 
 import "github.com/cilium/ebpf/asm"
 
-// Emitter collects instructions, with labels and comments for those to come. Its zero value is empty.
+// Emitter collects instructions, and keeps the label and the comment for the next one. Its zero value is empty.
 type Emitter struct {
 	Insns   asm.Instructions
 	label   string
 	comment string
 }
 
-// Mark labels the next instruction. Where another label waits for the same instruction, a jump that does nothing takes that one:
-// the kernel leaves such jumps out (kernel/bpf/verifier.c, opt_remove_nops).
+// Mark labels the next instruction. An instruction has one label at most: if one is waiting already, Mark adds a jump
+// with offset 0 that carries it. The kernel removes such jumps (kernel/bpf/verifier.c, opt_remove_nops).
 func (e *Emitter) Mark(label string) {
 	if e.label != "" {
 		e.Add(asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
@@ -19,7 +19,7 @@ func (e *Emitter) Mark(label string) {
 	e.label = label
 }
 
-// Say comments the next instruction in listings.
+// Say adds a comment to the next instruction, for listings.
 func (e *Emitter) Say(comment string) { e.comment = comment }
 
 // Add appends instructions; the first takes the label and the comment that wait for one.

@@ -2,7 +2,7 @@ package emit
 
 import "github.com/cilium/ebpf/asm"
 
-// Reachable leaves out the instructions of a function that nothing leads to, which the verifier refuses
+// Reachable removes the instructions of a function that cannot be reached, which the verifier refuses
 // (kernel/bpf/verifier.c, check_cfg). Jumps have labels.
 func Reachable(insns asm.Instructions) (out asm.Instructions) {
 	labels := map[string]int{}

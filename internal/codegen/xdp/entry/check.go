@@ -12,16 +12,16 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// The checks that are asked together. reflectorSource is asked right behind them, as suspectUDPSource needs it: with a check between, the
-// index below is out of range, which does not compile.
+// The range of checks that are tested together. reflectorSource must follow them directly, because suspectUDPSource
+// relies on it: with a check between them the index below is out of range, which does not compile.
 const firstTogether, lastTogether = packet.TCPHeader, packet.UDP6Checksum
 
 var _ = [1]struct{}{}[packet.ReflectorSource-lastTogether-1]
 
-// checks asks the checks that such a packet can fail, in the order in which they are reported: the first that fails is the
-// reason, so a packet that fails one pays for no more. Those of TCP and UDP stand behind each other in that order. They are asked
-// together, by fewer instructions, whether the packet may fail any: code apart finds out about one that may. It changes r0 to r5,
-// but the length in r5 it keeps.
+// checks tests the checks that a packet of this section can fail, in the order in which they are reported: the first
+// that fails is the reason, and the rest is skipped. The checks of TCP and UDP are adjacent in that order. One short
+// test finds packets that may fail any of them; separate code then decides which. It changes r0 to r4, and keeps the
+// length in r5.
 func (s *section) checks() {
 	s.ask(0, firstTogether-1)
 	careful, checked := s.label("careful"), s.label("checked")
@@ -43,7 +43,7 @@ func (s *section) checks() {
 	}
 }
 
-// ask asks the checks from one to another in their order.
+// ask tests the checks from one to another, in their order.
 func (s *section) ask(from, to packet.Check) {
 	for check := from; check <= to; check++ {
 		if code := checkCode[check]; code != nil && s.asked(check) {
@@ -52,7 +52,7 @@ func (s *section) ask(from, to packet.Check) {
 	}
 }
 
-// exit is where a packet goes that fails a check. general() counts those that only count.
+// exit is the label to which a packet that fails a check jumps. It is general() for checks that only count.
 func (s *section) exit(c packet.Check) string {
 	if !s.Program.Checks.Has(c) {
 		return toGeneral
@@ -60,8 +60,8 @@ func (s *section) exit(c packet.Check) string {
 	return failed(c)
 }
 
-// checkCode are the checks that a packet of a section can fail, each with the code that leads to exit when it does. Those of
-// shapes that the entry leaves to general() have none.
+// checkCode has the checks that a packet of a section can fail, each with the code that jumps to exit when it fails.
+// Checks of frames that the entry leaves to general() are absent.
 var checkCode = map[packet.Check]func(s *section, exit string){
 	packet.TTLZero:         (*section).ttlZero,
 	packet.Land:            (*section).land,
@@ -87,9 +87,9 @@ var checkCode = map[packet.Check]func(s *section, exit string){
 	packet.IPChecksum:      (*section).ipChecksum,
 }
 
-// suspect are those of them that are asked together, each with code that leads to exit when the packet fails it, and may do so when it
-// does not. Two leave it to the code of another check where that is asked: suspectSYN to suspectTCPFlags, and suspectUDPSource to
-// reflectorSource.
+// suspect has the checks that are tested together, each with code that jumps to exit if the packet fails the check, and
+// possibly if it does not. Two are part of the test of another check where that is on: suspectSYN of suspectTCPFlags,
+// and suspectUDPSource of reflectorSource.
 var suspect = map[packet.Check]func(s *section, exit string){
 	packet.TCPHeader:     (*section).suspectTCPHeader,
 	packet.TCPFlags:      (*section).suspectTCPFlags,
@@ -109,7 +109,7 @@ func (s *section) is(proto uint32) bool { return s.proto.number == proto }
 
 func (s *section) v4() bool { return s.family.value == packet.FamilyIPv4 }
 
-// ttlZero is for IPv6: ipv4() asks it of IPv4.
+// ttlZero is for IPv6: for IPv4, ipv4() makes this check.
 func (s *section) ttlZero(exit string) {
 	if s.v4() {
 		return
@@ -154,8 +154,8 @@ func (s *section) sourceAddress(exit string) {
 	s.Mark(other)
 }
 
-// nearPrefixes compares the IPv4 source with prefixes. Most sources begin with no byte that one of these begins with; for the others
-// there is code apart from the rest.
+// nearPrefixes compares the IPv4 source with prefixes. The first byte of most sources is that of no prefix; code
+// outside the main path handles the others.
 func (s *section) nearPrefixes(list []netip.Prefix, code func()) {
 	near, back := s.newLabel(), s.newLabel()
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
@@ -174,8 +174,8 @@ func (s *section) nearPrefixes(list []netip.Prefix, code func()) {
 	})
 }
 
-// firstBytes are the bytes that some IPv4 prefixes begin with, as ascending ranges. From 224.0.0.0 on there are no hosts (RFC 1112,
-// 4, and RFC 6890), so two ranges there are one: it costs nobody anything.
+// firstBytes are the first bytes of IPv4 prefixes, as ascending ranges. There are no hosts from 224.0.0.0 on (RFC 1112,
+// 4, and RFC 6890), so two ranges there become one at no cost.
 func firstBytes(list []netip.Prefix) (out []ir.Range) {
 	const afterHosts = 224
 	for _, p := range list {
@@ -192,7 +192,7 @@ func firstBytes(list []netip.Prefix) (out []ir.Range) {
 	return out
 }
 
-// inEach compares the IPv4 source with prefixes. Those of a length share a shift.
+// inEach compares the IPv4 source with prefixes. Prefixes of one length share a shift.
 func (s *section) inEach(list []netip.Prefix, exit string) {
 	byLength := map[int][]uint32{}
 	var lengths []int
@@ -221,8 +221,8 @@ func (s *section) inEach(list []netip.Prefix, exit string) {
 	}
 }
 
-// bogonSource finds IPv4 sources out itself, those of the check before it, too. What might be one of IPv6, or of who asks for an
-// address, is for general().
+// bogonSource makes the check for IPv4, with that of the check before it. A possible bogon in IPv6, and a host that is
+// asking for an address, are left to general().
 func (s *section) bogonSource(exit string) {
 	if s.v4() {
 		s.nearPrefixes(slices.Concat(packet.InvalidSources, packet.Bogons), func() {
@@ -250,7 +250,7 @@ func (s *section) bogonSource(exit string) {
 	s.Mark(other)
 }
 
-// ownSource asks the set of the host's own addresses.
+// ownSource looks the source up in the set of the host's own addresses.
 func (s *section) ownSource(exit string) {
 	for number := range int32(xdp.MaxDynamicSets) {
 		if s.isOwn(number) {
@@ -291,15 +291,15 @@ func (s *section) portZero(exit string) {
 	}
 }
 
-// suspectUDPSource leaves it to reflectorSource, whose table has port 0. That gives the right reason because it is asked right behind those
-// that are asked together: no check stands between that such a packet could be found to fail first.
+// suspectUDPSource is part of reflectorSource, whose table has port 0. The reason stays right because reflectorSource
+// follows the checks that are tested together: no check in between could fail first.
 func (s *section) suspectUDPSource(exit string) {
 	if !s.asked(packet.ReflectorSource) {
 		s.udpSourceZero(exit)
 	}
 }
 
-// suspectUDPLength is for a length that is not all that the IP header leaves for it. That has been found to be 8 bytes or more.
+// suspectUDPLength finds lengths that differ from the rest of the IP packet, which is known to be 8 bytes or more.
 func (s *section) suspectUDPLength(exit string) {
 	if s.is(packet.ProtoUDP) {
 		s.Add(
@@ -309,7 +309,7 @@ func (s *section) suspectUDPLength(exit string) {
 	}
 }
 
-// udpLength compares the length with what the IP header leaves for it.
+// udpLength compares the length with the rest of the IP packet.
 func (s *section) udpLength(exit string) {
 	if !s.is(packet.ProtoUDP) {
 		return
@@ -328,7 +328,7 @@ func (s *section) udp6Checksum(exit string) {
 	}
 }
 
-// reflectorSource compares the port with all only where the byte of its hash is set in a table.
+// reflectorSource looks the port up in a table of bytes by its hash, and compares it with all reflectors only if the byte is set.
 func (s *section) reflectorSource(exit string) {
 	if !s.is(packet.ProtoUDP) {
 		return
@@ -354,11 +354,11 @@ func (s *section) reflectorSource(exit string) {
 	})
 }
 
-// ReflectorBytes is the size of the map xdp.Reflectors, a page. So one port in 200 shares a byte with a reflector, and none of a service that
-// answers much: TestReflectors of internal/bench/guard says which these are.
+// ReflectorBytes is the size of the map xdp.Reflectors, a page: one port in 200 shares a byte with a reflector. DNS, NTP and HTTP/3 do not, as
+// TestReflectors of internal/bench/guard shows.
 const (
 	ReflectorBytes = 1 << 12
-	reflectorShift = 32 - 12 // the upper bits of a product depend on all others
+	reflectorShift = 32 - 12 // the upper bits of a product depend on all bits of its factors
 )
 
 // FillReflectors writes the content of the map xdp.Reflectors: 1 for port 0 and for each port of packet.ReflectorPorts.
@@ -390,15 +390,16 @@ func (s *section) icmpLarge(exit string) {
 	s.Mark(other)
 }
 
-// A multiple of 2^16-1, and no other number of 64 bits, is at most the quotient when it is multiplied by the inverse modulo 2^64
-// (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994, 9).
+// An exact division test: multiplied by the inverse of 2^16-1 modulo 2^64, a multiple of 2^16-1, and no other number,
+// gives at most the quotient (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994,
+// 9).
 const (
 	checksumInverse  = 0xfffefffefffeffff
 	checksumQuotient = 0x0001000100010001 // (2^64-1) / (2^16-1)
 )
 
-// ipChecksum sums up the words of the header (RFC 1071): 32-bit words, as 2^16 is 1 where 2^16-1 is 0. The sum is right when it is a
-// multiple of that; it is not 0, as the version is not.
+// ipChecksum sums the header (RFC 1071) by 32-bit words, because 2^16 is 1 modulo 2^16-1. The checksum is right if the
+// sum is a multiple of 2^16-1. The sum is not 0, because the version is not.
 func (s *section) ipChecksum(exit string) {
 	if !s.v4() {
 		return

@@ -23,7 +23,7 @@ const (
 	windowAt = 14
 )
 
-// tcpHeader compares the length of the header with what the IP header leaves for it.
+// tcpHeader compares the length of the header with the rest of the IP packet.
 func (s *section) tcpHeader(exit string) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -36,7 +36,8 @@ func (s *section) tcpHeader(exit string) {
 	)
 }
 
-// suspectTCPHeader takes the bits behind the length in its byte for some of it, so a packet that sets them may be suspected.
+// suspectTCPHeader tests the whole byte of the header length, with its reserved bits: a packet that sets these may be
+// suspected.
 func (s *section) suspectTCPHeader(exit string) {
 	if s.is(packet.ProtoTCP) {
 		s.Add(
@@ -55,31 +56,32 @@ func (s *section) flags(to asm.Register) {
 	s.Add(asm.LoadMem(to, base, s.family.l4+flagsAt, asm.Byte))
 }
 
-// tcpFlags looks the flags up in a bitmap of those that may not stand together.
+// tcpFlags looks the flags up in a bitmap of the invalid combinations.
 func (s *section) tcpFlags(exit string) {
 	s.flagsAmong(func(flags byte) bool { return !packet.ValidFlags(flags) }, exit)
 }
 
-// suspectTCPFlags suspects a SYN, too, where there are checks of SYNs.
+// suspectTCPFlags suspects every SYN too if there are checks of SYNs.
 func (s *section) suspectTCPFlags(exit string) {
 	s.flagsAmong(func(flags byte) bool {
 		return !packet.ValidFlags(flags) || s.checksSYN() && flags&flagsSYNACK == flagsSYN
 	}, exit)
 }
 
-// suspectSYN leaves it to suspectTCPFlags where that is asked.
+// suspectSYN is part of suspectTCPFlags if that check is on.
 func (s *section) suspectSYN(exit string) {
 	if !s.asked(packet.TCPFlags) {
 		s.onSYN(func() { s.Add(asm.Ja.Label(exit)) })
 	}
 }
 
-// checksSYN reports whether any check of a SYN is asked.
+// checksSYN reports whether any check of SYNs is on.
 func (s *section) checksSYN() bool {
 	return slices.ContainsFunc([]packet.Check{packet.TCPOptions, packet.SYNData, packet.SYNLowPort, packet.SYNNoMSS, packet.SYNWindowZero}, s.asked)
 }
 
-// flagsAmong leads to exit when the lower six flags of TCP are among some. A shift takes the lower six bits of its count.
+// flagsAmong jumps to exit if the lower six flags of TCP are one of some combinations. A 64-bit shift uses the lower
+// six bits of its count.
 func (s *section) flagsAmong(some func(flags byte) bool, exit string) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -107,7 +109,7 @@ func (s *section) ackZero(exit string) {
 	s.Mark(other)
 }
 
-// onSYN has code only for packets that begin a connection.
+// onSYN adds code that only packets that begin a connection run.
 func (s *section) onSYN(code func()) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -119,12 +121,12 @@ func (s *section) onSYN(code func()) {
 	s.Mark(other)
 }
 
-// synForGeneral is for checks of a SYN that are in no profile.
+// synForGeneral leaves SYNs to general(), for checks that no profile has.
 func (s *section) synForGeneral(string) {
 	s.onSYN(func() { s.Add(asm.Ja.Label(toGeneral)) })
 }
 
-// synOptions has general() look at options which are neither none nor those that Linux and Android send.
+// synOptions leaves options to general() that are neither absent nor those of Linux and Android.
 func (s *section) synOptions(string) {
 	s.onSYN(func() {
 		none := s.newLabel()
@@ -135,7 +137,7 @@ func (s *section) synOptions(string) {
 	})
 }
 
-// synNoMSS is for a SYN without options. Others have been found to be the usual ones.
+// synNoMSS finds SYNs without options. Other options are known to be the usual ones here.
 func (s *section) synNoMSS(exit string) {
 	s.onSYN(func() {
 		s.headerLength(asm.R1)
@@ -157,8 +159,8 @@ type optionPart struct {
 	value uint32
 }
 
-// usualOptions leads to general() unless the options are those of struct usual_options in bpf/l4.h, or MSS alone. The register has
-// the length of the header.
+// usualOptions jumps to general() unless the options are those of struct usual_options in bpf/l4.h, or MSS alone. The
+// register has the length of the header.
 func (s *section) usualOptions(header asm.Register) {
 	full, done := s.newLabel(), s.newLabel()
 	s.Add(asm.JNE.Imm(header, 20+4, full))
@@ -170,7 +172,7 @@ func (s *section) usualOptions(header asm.Register) {
 	s.Mark(done)
 }
 
-// options leads to general() unless there are so many bytes of options, with these parts.
+// options jumps to general() unless there are this many bytes of options, with these parts.
 func (s *section) options(bytes int32, parts []optionPart) {
 	at := s.family.l4 + 20
 	s.Add(

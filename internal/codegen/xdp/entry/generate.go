@@ -24,25 +24,26 @@ type Input struct {
 	Questions  bool // whether the program answers questions (bpf/explain.h)
 }
 
-// Sampling is which packets are handed out as samples of the traffic.
+// Sampling says which packets are copied to user space as samples of the traffic.
 type Sampling struct {
 	Share uint32 // of 2^32 packets; 0: none
 	Salt  uint32 // secret, so that nobody knows which packets are drawn
 }
 
-// Classes are what the policy tells addresses apart by. An address in no set is of class 0.
+// Classes are the classes of source addresses. An address in no set has class 0.
 type Classes interface {
-	// Expr is the number of what a match asks of static sets, -1 when it asks for none.
+	// Expr is the number of a match's expression of static sets, -1 if it has none.
 	Expr(m ir.AddrMatch) int
-	// Holds reports whether that holds for the addresses of a class.
+	// Holds reports whether an expression holds for the addresses of a class.
 	Holds(class, expr int) bool
-	// Held are the numbers for which Holds reports true.
+	// Held lists the expressions for which Holds reports true.
 	Held(class int) []int
-	// Count is how many classes there are.
+	// Count is the number of classes.
 	Count() int
 }
 
-// Filter4 is the bitmap of IPv4 addresses, a bit for each block of 2^Shift, which is clear when all in it are of class 0.
+// Filter4 is a bitmap of IPv4 addresses, with a bit for each block of 2^Shift addresses, which is clear if all of them
+// have class 0.
 type Filter4 struct {
 	Shift int
 	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
@@ -71,7 +72,7 @@ func (e *Entry) Fill(to []byte) {
 	}
 }
 
-// Registers, which calls keep. r3 and r4 are the ports of the packet, in host byte order, as long as nothing is called.
+// Registers that calls preserve. r3 and r4 hold the ports of the packet in host byte order until the first call.
 const (
 	context   = asm.R6
 	base      = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
@@ -91,7 +92,7 @@ const (
 	notAsked = "_unasked" // behind these two: of packets that carry no question, as that has been asked
 )
 
-// slotAt is the place of the stack that has the slot to count in.
+// slotAt is the stack offset of the counter's slot.
 const slotAt = -4
 
 // Members of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
@@ -144,10 +145,10 @@ func asksVLAN(p *ir.Program) bool {
 	return false
 }
 
-// frameBytes is the least size of a frame that is decided here: Ethernet, IPv4, and 8 bytes of UDP or ICMP.
+// frameBytes is the size of the smallest frame that the entry decides: Ethernet, IPv4, and 8 bytes of UDP or ICMP.
 const frameBytes = 14 + 20 + 8
 
-// ethernet reads the Ethernet header, and leads to the sections of the families.
+// ethernet reads the Ethernet header, and jumps to the section of the IP version.
 func (g *generator) ethernet() {
 	g.Say("Ethernet, with at most one VLAN tag")
 	g.Add(
@@ -177,7 +178,8 @@ func (g *generator) ethernet() {
 
 const etherTypeVLAN = 0x8100 // IEEE 802.1Q
 
-// etherTypes jumps to the section of the EtherType and of the version behind it, if there is one. r1 keeps the EtherType, and more above it.
+// etherTypes jumps to the section of the EtherType and of the IP version behind it, if there is one. r1 keeps the
+// EtherType in its lower bits.
 func (g *generator) etherTypes() {
 	g.Add(asm.LoadMem(asm.R1, base, 12, asm.Word))
 	for _, f := range families {
@@ -185,18 +187,19 @@ func (g *generator) etherTypes() {
 	}
 }
 
-// inFrame leads to general() unless so many bytes from a place on are before the end of the frame.
+// inFrame jumps to general() unless so many bytes from a register's place on are inside the frame.
 func (g *generator) inFrame(from asm.Register, bytes int32, end asm.Register) {
 	g.Add(asm.Mov.Reg(asm.R2, from), asm.Add.Imm(asm.R2, bytes), asm.JGT.Reg(asm.R2, end, toGeneral))
 }
 
-// networkOrder is a 16-bit number of a frame as a load of a little-endian machine reads it. BPF objects here are little endian.
+// networkOrder is a 16-bit field of a frame as a little-endian machine loads it. The BPF objects here are little
+// endian.
 func networkOrder(v uint16) int32 { return int32(v>>8 | v<<8) }
 
-// asked reports whether a check is to be made, be it to drop or to count.
+// asked reports whether a check is on, to drop or to count.
 func (g *generator) asked(c packet.Check) bool { return (g.Program.Checks | g.Program.Observed).Has(c) }
 
-// failures are the exits of checks. Those that no section leads to are left out with all else that is not reachable.
+// failures adds the exits of the checks. Exits that no section uses are removed with all other unreachable code.
 func (g *generator) failures() {
 	for check := range packet.NumChecks {
 		if g.Program.Checks.Has(check) {
@@ -209,22 +212,23 @@ func (g *generator) failures() {
 // failed is the label of the exit of a check.
 func failed(c packet.Check) string { return "entry_failed_" + c.String() }
 
-// decide ends with a decision, which is pass or drop.
+// decide ends the program with a decision, which is pass or drop.
 func (g *generator) decide(decision uint32) { g.decideAs(decision, "") }
 
-// decideAs is decide, or with notAsked what it is for a packet that carries no question.
+// decideAs is decide; with notAsked it is for a packet that is known to carry no question.
 func (g *generator) decideAs(decision uint32, asked string) {
 	slot, verdict := xdp.SlotAndVerdict(decision)
 	g.Add(asm.StoreImm(asm.RFP, slotAt, int64(slot), asm.Word), asm.Ja.Label(exits[verdict].label+asked))
 }
 
-// exits are by their ir.Verdict where decisions lead, and the action that is returned there: enum xdp_action.
+// exits are, by ir.Verdict, the label that ends with the verdict, and the value returned there: enum xdp_action.
 var exits = []struct {
 	label  string
 	action int32
 }{{toPass, 2}, {toDrop, 1}}
 
-// count counts the slot at slotAt and returns the action, for each verdict, or answers the question that the frame carries.
+// count adds, for each verdict, code that counts the slot at slotAt and returns the action, or answers the question
+// that the frame carries.
 func (g *generator) count() {
 	for verdict, exit := range exits {
 		out := exit.label + "_out"
@@ -255,7 +259,7 @@ func (g *generator) count() {
 	}
 }
 
-// question answers a question. Where it asks for general(), or the frame has other metadata, it goes on.
+// question answers a question. It continues if the question is for general(), or if the frame has other metadata.
 func (g *generator) question(verdict uint8, label string) {
 	g.Mark(label + "_question")
 	g.Add(

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// family is an IP version, with where its header has what is read. Offsets are from the register base.
+// family is an IP version, with the offsets of its header fields from the register base.
 type family struct {
 	name      string // and label
 	value     uint32 // of packet.Family
@@ -41,16 +41,16 @@ var (
 	udp = proto{"udp", packet.ProtoUDP, 8, &udpPorts, nil, packet.DPort}
 )
 
-// families in the order in which they are asked for.
+// families in the order in which the entry tests for them.
 var families = []*family{
 	{"entry_ipv4", packet.FamilyIPv4, 0x0800, 0xff0000, 0x45, 22, 26, 30, 34, []proto{udp, tcp, {"icmp", packet.ProtoICMP, 8, nil, &icmpTypes, packet.ICMP}}},
 	{"entry_ipv6", packet.FamilyIPv6, 0x86dd, 0xf00000, 0x60, 21, 22, 38, 54, []proto{udp, tcp, {"icmpv6", packet.ProtoICMPv6, 8, nil, &icmpv6Types, packet.ICMP}}},
 }
 
-// length is the register that has the length of the IP packet when a section begins.
+// length is the register that holds the length of the IP packet when a section begins.
 const length = asm.R5
 
-// network reads the IP header of a family, and has its sections follow.
+// network reads the IP header of a family, and adds its sections.
 func (g *generator) network(f *family, sections []*section) {
 	g.Mark(f.name)
 	g.Say("header of " + f.name[len("entry_"):])
@@ -68,7 +68,8 @@ func (g *generator) network(f *family, sections []*section) {
 	}
 }
 
-// ipv4 leaves the protocol in r1 and the length in r5. TTL 0 goes to general(): no router lets it pass, so no flood from afar has it.
+// ipv4 sets r1 to the protocol and r5 to the length. TTL 0 goes to general(): no router forwards it, so no distant
+// flood has it.
 func (g *generator) ipv4() {
 	const (
 		fragment = 0x00ff3f // of a load from the flags on, in network order: all of their word but the reserved bit and DF
@@ -92,7 +93,7 @@ func (g *generator) ipv4() {
 
 const ipv6Header = 40 // bytes
 
-// ipv6 leaves the next header in r1 and the length, header included, in r5.
+// ipv6 sets r1 to the next header and r5 to the length with the header.
 func (g *generator) ipv6() {
 	g.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
 	g.inFrame(base, 14+ipv6Header+8, asm.R1)
@@ -106,13 +107,13 @@ func (g *generator) ipv6() {
 	)
 }
 
-// addressBytes is how long an address is.
+// addressBytes is the length of an address in bytes.
 func (f *family) addressBytes() int16 { return f.dest - f.source }
 
-// header is how long the IP header is.
+// header is the length of the IP header in bytes.
 func (f *family) header() int32 { return int32(f.l4) - 14 }
 
-// loadLength leaves the length of the IP packet in a register.
+// loadLength loads the length of the IP packet into a register.
 func (g *generator) loadLength(to asm.Register, f *family) {
 	if f.value == packet.FamilyIPv4 {
 		g.Add(asm.LoadMem(to, base, 16, asm.Half), asm.HostTo(asm.BE, to, asm.Half))

@@ -2,7 +2,8 @@ package entry
 
 import "slices"
 
-// index finds the rules that sources of a class may match without asking each: policies have as many classes as rules.
+// index finds the rules that sources of a class may match, without a test of every rule: a policy may have as many
+// classes as rules.
 type index struct {
 	rules  []rule
 	others []int         // the rules that no class alone rules out
@@ -23,7 +24,7 @@ func newIndex(rules []rule) *index {
 	return x
 }
 
-// left are the rules that are left for a source of a class, in order, up to the first that matches every packet.
+// left returns the rules that remain for a source of a class, in order, up to the first that matches every packet.
 func (x *index) left(s *section, class int) (left []rule) {
 	numbers := slices.Clone(x.others)
 	for _, expr := range s.Classes.Held(class) {

@@ -6,10 +6,10 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// mostAsks is how many rules for general() may stand behind a limit for the entry to charge it.
+// mostAsks is the largest number of rules for general() behind a limit with which the entry still charges the limit.
 const mostAsks = 8
 
-// generals are the rules that general() decides. A limit that is left to it is not among them: there are too many of them, then.
+// generals are the rules that general() decides, without limits that are left to it, of which there are too many.
 func generals(rules []rule) (list []rule) {
 	for _, r := range rules {
 		if r.general || r.protect && len(r.over) > 0 {
@@ -19,9 +19,9 @@ func generals(rules []rule) (list []rule) {
 	return list
 }
 
-// exceeds leads to next unless the packet exceeds one of the rule's limits, and charges it to those that it does not. A packet
-// must not be charged twice: one that a later rule may leave to general() goes there before, and so does a question, which is
-// not charged.
+// exceeds jumps to next unless the packet exceeds one of the rule's limits, and charges it to the limits that it does
+// not exceed. A packet must not be charged twice. So a packet that a later rule may leave to general() goes there
+// first, and so does a question, which is not charged.
 func (s *section) exceeds(r *rule, asks []rule, next string) {
 	if len(r.dynamic) > 0 {
 		s.loadPorts()
@@ -44,7 +44,7 @@ func (s *section) exceeds(r *rule, asks []rule, next string) {
 	s.Mark(over)
 }
 
-// charge calls charge_hash() of bpf/limit.h, which leaves in r0 whether a limit is exceeded.
+// charge calls charge_hash() of bpf/limit.h, which sets r0 to whether a limit is exceeded.
 func (s *section) charge(number int) {
 	l := &s.Limits[number]
 	s.hashPrefixes(l)
@@ -65,7 +65,8 @@ func (s *section) charge(number int) {
 	s.Add(asm.LoadImm(asm.R4, int64(l.Fresh), asm.DWord), asm.Call.Label(xdp.ChargeHash))
 }
 
-// sureOfPackets is the largest debt with which a packet is not surely over a limit of packets, or ~0: surely_exceeded() of bpf/limit.h.
+// sureOfPackets is the largest debt with which a packet may still be within a limit of packets, by the coarse clock, or
+// ~0 to skip that test: surely_exceeded() of bpf/limit.h.
 func sureOfPackets(l *xdp.LimitInfo) int64 {
 	sure := l.Units(xdp.LimitSureDebt)
 	if l.Most <= sure {
@@ -79,7 +80,7 @@ func sureOfPackets(l *xdp.LimitInfo) int64 {
 	return max(int64(most)-int64(cost), int64(sure))
 }
 
-// sureOfBits leaves the same for a limit of bits in r3, and adds the length to what r5 has. It changes r0 and r4.
+// sureOfBits computes the same for a limit of bits into r3, and adds the length to r5. It changes r0 and r4.
 func (s *section) sureOfBits(l *xdp.LimitInfo) {
 	const lengthShift = 16
 	sure, small, done := l.Units(xdp.LimitSureDebt), s.newLabel(), s.newLabel()

@@ -9,7 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// hash has the hash of a limit's prefixes. The number of remaining bytes is not needed any more where a section asks rules.
+// hash is the register of the hash of a limit's prefixes. It shares the register of the remaining bytes, which rules do
+// not need.
 const hash = remaining
 
 // hashPrefixes is hash_prefixes() of bpf/limit.h. Its keys are secret: they stand in the map of constants until the program is loaded.
@@ -47,8 +48,8 @@ func (s *section) sum(at int16, mask xdp.AddressMask, key int) {
 	}
 }
 
-// product adds the product of two numbers of 32 bits, each with its key added: a known one, and one that load leaves in r2 and that is
-// cut by a mask.
+// product adds the product of two 32-bit numbers, each plus its key: a constant, and one that load puts into r2 and
+// that is masked.
 func (s *section) product(known, mask uint32, key int, load func()) {
 	s.constant(asm.R1, "limit_keys", 4*key, asm.Word)
 	if known != 0 {
@@ -65,7 +66,7 @@ func (s *section) product(known, mask uint32, key int, load func()) {
 	s.Add(asm.Mul.Reg(asm.R1, asm.R3), asm.Add.Reg(hash, asm.R1))
 }
 
-// product6 adds the product of both halves of 64 bits of an address, each with its key added, after a mask.
+// product6 adds the product of the two halves of 64 bits of an address, masked, each plus its key.
 func (s *section) product6(at int16, mask uint64, key int) {
 	if mask == 0 {
 		s.product(0, 0, key, nil)
@@ -81,7 +82,7 @@ func (s *section) product6(at int16, mask uint64, key int) {
 	s.Add(asm.Add.Reg32(asm.R3, asm.R2), asm.Mul.Reg(asm.R1, asm.R3), asm.Add.Reg(hash, asm.R1))
 }
 
-// constant loads a constant of the C program, so many bytes behind its start.
+// constant loads a constant of the C program, at an offset in bytes from its start.
 func (s *section) constant(to asm.Register, name string, at int, size asm.Size) {
 	s.Add(
 		asm.LoadMapValue(to, 0, s.Constants[name]+uint32(at)).WithReference(xdp.Constants),

@@ -11,15 +11,16 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// mostStraight is how many rules that ask for the key are asked one after the other. More of them are found by binary search.
+// mostStraight is the number of rules with a test of the key that are tested in sequence. More of them are found by
+// binary search.
 const mostStraight = 8
 
-// list asks rules, in order, and leads to next where none decides. The ports are loaded, and stay so.
+// list tests rules in order, and jumps to next if none decides. The ports are in their registers, and stay there.
 func (s *section) list(rules []rule, next string) {
 	s.search(rules, ir.Range{First: 0, Last: 1<<16 - 1}, next)
 }
 
-// search asks the rules for packets whose key is in a range.
+// search tests the rules for packets whose key is in a range.
 func (s *section) search(rules []rule, in ir.Range, next string) {
 	rules = s.clip(rules, in)
 	bounds := s.bounds(rules, in)
@@ -34,7 +35,7 @@ func (s *section) search(rules []rule, in ir.Range, next string) {
 	s.search(rules, ir.Range{First: middle, Last: in.Last}, next)
 }
 
-// keyed is how many rules ask for the key.
+// keyed is the number of rules that test the key.
 func (s *section) keyed(rules []rule) (n int) {
 	for i := range rules {
 		if s.key(&rules[i]) != nil {
@@ -44,7 +45,7 @@ func (s *section) keyed(rules []rule) (n int) {
 	return n
 }
 
-// key are the values of the key that a rule asks for, nil when it does not ask.
+// key returns the values of the key that a rule matches, nil if it does not test the key.
 func (s *section) key(r *rule) []ir.Range {
 	for _, m := range r.match {
 		if m.Field == s.proto.field {
@@ -54,7 +55,7 @@ func (s *section) key(r *rule) []ir.Range {
 	return nil
 }
 
-// bounds are the values of the key, within a range, at which other rules begin to match, ascending.
+// bounds are the values within a range, ascending, at which the set of rules that match the key changes.
 func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	for i := range rules {
 		for _, v := range s.key(&rules[i]) {
@@ -69,7 +70,7 @@ func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	return slices.Compact(at)
 }
 
-// straight asks rules one after the other.
+// straight tests rules in sequence.
 func (s *section) straight(rules []rule, next string) {
 	other := ""
 	for i := range rules {
@@ -94,8 +95,9 @@ func sameMatch(a, b *rule) bool {
 	})
 }
 
-// rule asks a rule, and reports whether it matches every packet that comes so far. later are the rules behind it. A rule that
-// repeats the tests of the one before it asks for no field: what failed them has gone to next, behind both.
+// rule tests a rule, and reports whether it decides every packet that comes so far. later are the rules behind it. If a
+// rule repeats the tests of fields of the rule before it, they are left out: a packet that failed them has jumped to
+// next, behind both.
 func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final bool) {
 	source := &s.Program.Rules[r.number]
 	s.Say("rule " + source.Name + ": " + source.Verdict.String())
@@ -135,7 +137,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	return len(r.match)+len(r.dynamic)+len(r.over) == 0
 }
 
-// test leads to next unless a value is in one of some ranges. It changes r2.
+// test jumps to next unless a value is in one of some ranges. It changes r2.
 func (s *section) test(value asm.Register, in []ir.Range, next string) {
 	last := len(in) - 1
 	found := ""
@@ -175,7 +177,7 @@ func (s *section) notWithin(value asm.Register, v ir.Range, to string) {
 	s.Add(asm.JGT.Imm(value, int32(v.Last), to))
 }
 
-// value is the register that has the value of a field: r1, for one that is loaded now.
+// value is the register that has the value of a field; r1 for a field that is loaded here.
 func (s *section) value(f packet.Field) asm.Register {
 	const value = asm.R1
 	switch f {
@@ -202,7 +204,7 @@ func (s *section) value(f packet.Field) asm.Register {
 	return value
 }
 
-// member leads to next unless an address is in one of the sets, or with not in none. It changes r0 to r5.
+// member jumps to next unless an address is in one of the sets or, with not, in none of them. It changes r0 to r5.
 func (s *section) member(t dynamicTest, next string) {
 	in := next
 	if !t.not {
@@ -222,11 +224,11 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 }
 
-// MarksOffset is where the map xdp.DynamicInfo has the memory of addrs.DynamicMemory.Marks, behind that of Own.
+// MarksOffset is the offset of addrs.DynamicMemory.Marks in the map xdp.DynamicInfo, after Own.
 const MarksOffset = xdp.OwnOffset + addrs.OwnBytes
 
-// has jumps if a dynamic set has the source or the destination. The mark of most addresses says that it has not; for the others there
-// is code apart from the rest. It changes r0 to r5, but those that restore loads again.
+// has jumps if a dynamic set has the source or the destination. The mark of most addresses says that no set has them. The code for the
+// others stands apart, so that the usual packet runs straight on. It changes r0 to r5, except those that restore loads again.
 func (s *section) has(set int32, destination bool, in string, restore func()) {
 	marked, back := s.newLabel(), s.newLabel()
 	last := s.place(destination) + s.family.addressBytes() - 2
@@ -252,7 +254,7 @@ func (s *section) place(destination bool) int16 {
 	return s.family.source
 }
 
-// find jumps if a dynamic set has an address, which is_member() of bpf/dynamic.h finds out. It changes r0 to r5.
+// find calls is_member() of bpf/dynamic.h, and jumps if a dynamic set has an address. It changes r0 to r5.
 func (s *section) find(set int32, destination bool, in string) {
 	s.Add(asm.Mov.Imm(asm.R1, set))
 	s.address(asm.R2, asm.R3, s.place(destination))

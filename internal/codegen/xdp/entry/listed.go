@@ -12,8 +12,9 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Record is a rule that is left for the sources of a class, in the map xdp.Listed: what a key in a range leads to. The records of
-// a class are a chain, which the rules for sources that are in no set may follow. The class is the index of the first.
+// Record is a rule that remains for the sources of a class, in the map xdp.Listed: a range of the key, and its
+// decision. The records of a class are a chain; the rules for sources that are in no set may follow it. The class is
+// the index of the first record.
 type Record struct {
 	First, Width uint16 // the key, a port or an ICMP type and code in host byte order, is at most Width above First
 	Decision     uint32 // or askGeneral
@@ -29,14 +30,14 @@ const (
 	mostRecords = 1 << 17 // of all sections: 2 MB
 )
 
-// records are those of all sections. The first is never used, as its number says that there is none.
+// records are the records of all sections. The record with index 0 is not used, because that index means none.
 type records struct {
 	list   []Record
 	blocks map[string]int // where the records of equal sections begin
 }
 
-// classes looks up the source, if that makes a difference, which it reports. One of no class goes on at the label unlisted, any
-// other goes through its records.
+// classes looks up the source, if any rule depends on it, and reports whether it does. A source of class 0 goes on at
+// the label unlisted, any other through the records of its class.
 func (s *section) classes() (called bool) {
 	s.Say("the class of the source")
 	if s.first == sameForAll || !s.lookUp() {
@@ -65,7 +66,7 @@ func (s *section) keyAt() int16 {
 	return 2
 }
 
-// chain compares the key in r3 with the records from that of the class in r0 on.
+// chain compares the key in r3 with the records of the class in r0.
 func (s *section) chain() {
 	first := uint32(s.first) // of the section's; the others have their index in the map
 	for hop := range mostChain {
@@ -97,13 +98,14 @@ func (s *section) chain() {
 	s.Add(asm.Ja.Label(toGeneral))
 }
 
-// What stands for the index of the first record where there is none.
+// Values in place of the index of a first record.
 const (
 	sameForAll = 0 // the rules are the same for sources of all classes
 	tooMany    = -1
 )
 
-// record makes the records of the rules of an index, and returns the index of that of class 0, or sameForAll, or tooMany.
+// record makes the records of the rules of an index. It returns the index of the record of class 0, or sameForAll or
+// tooMany.
 func (s *section) record(x *index) (first int) {
 	unlisted := map[int]*rule{}
 	for i := range s.class0 {
@@ -124,14 +126,14 @@ func (s *section) record(x *index) (first int) {
 	return s.records.keep(block)
 }
 
-// same reports whether as much is left of a rule.
+// same reports whether two rules have the same remaining tests.
 func same(a, b *rule) bool {
 	return a.general == b.general && a.protect == b.protect && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
 }
 
-// chained are the records of the rules that are left for a class. The rules for sources in no set, by their number, follow. So the
-// records are of the class's own rules: a key that one of these matches and also one of the others before it is for general() to
-// decide, and so is one of a rule that the class does not have.
+// chained makes the records of the rules that remain for a class. The rules for sources in no set, here by their
+// number, follow them. So the records have only the class's own rules. general() decides a key that matches one of
+// these and also an earlier rule of the others, and a key of a rule that the class does not have.
 func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) {
 	var before []ir.Range // keys of the others
 	seen, ended := 0, false
@@ -155,7 +157,7 @@ func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) 
 	return chain
 }
 
-// missing are the keys of the rules for sources in no set that a class does not have as they are for these.
+// missing are the keys of rules for sources in no set that the class does not have in the same form.
 func (s *section) missing(left []rule) (keys []ir.Range) {
 	for i := range s.class0 {
 		r := &s.class0[i]
@@ -177,7 +179,7 @@ func (s *section) keys(r *rule) []ir.Range {
 	return allKeys
 }
 
-// recorded is the decision that a key of a rule leads to: askGeneral where the rule asks for more.
+// recorded is the decision in the records of a rule: askGeneral if the rule has further tests.
 func (s *section) recorded(r *rule) uint32 {
 	more := len(r.match) > 1 || len(r.match) == 1 && s.key(r) == nil
 	if more || r.general || r.protect || len(r.dynamic)+len(r.over) > 0 {
@@ -186,7 +188,7 @@ func (s *section) recorded(r *rule) uint32 {
 	return s.Decisions[r.number]
 }
 
-// leadTo are the records of keys that lead to a decision.
+// leadTo makes records of keys with a decision.
 func leadTo(decision uint32, keys []ir.Range) (list []Record) {
 	for _, k := range keys {
 		list = append(list, Record{First: uint16(k.First), Width: uint16(k.Last - k.First), Decision: decision})
@@ -194,8 +196,8 @@ func leadTo(decision uint32, keys []ir.Range) (list []Record) {
 	return list
 }
 
-// lookUp leaves the class of the source in r0, and leads to the label unlisted where a filter says that it is 0. It reports
-// false when all sources of the family are of class 0.
+// lookUp sets r0 to the class of the source, or jumps to the label unlisted if a filter shows that it is 0. It reports
+// false if all sources of the family have class 0.
 func (s *section) lookUp() bool {
 	if s.family.value == packet.FamilyIPv6 {
 		return s.lookUp6()
@@ -215,13 +217,13 @@ func (s *section) lookUp() bool {
 	return true
 }
 
-// The first byte of the source is asked first where it is in few ranges, and most addresses are in none of them.
+// The first byte of the source is tested first if the listed first bytes are few ranges that exclude most addresses.
 const (
 	mostFirstRanges = 3
 	mostFirstBytes  = 64
 )
 
-// firstByte leads to unlisted when the first byte of the source says that it is of class 0.
+// firstByte jumps to unlisted if the first byte of the source shows that its class is 0.
 func (s *section) firstByte(unlisted string) {
 	list, bytes := s.Filter4.FirstBytes, uint32(0)
 	for _, r := range list {
@@ -250,7 +252,7 @@ func (s *section) lookUp6() bool {
 	return true
 }
 
-// filter leads to the label unlisted when a bit of a bitmap is clear. mask is that of the index of its words.
+// filter jumps to the label unlisted if a bit of a bitmap is clear. mask is the mask of the index of its words.
 func (s *section) filter(bit asm.Register, mask uint32, bitmap string) {
 	s.Add(
 		asm.Mov.Reg(asm.R3, bit),

@@ -18,8 +18,8 @@ func (s *section) isOwn(number int32) bool {
 	return false
 }
 
-// own jumps if the destination is one of the host's own addresses that the program knows without looking them up
-// (addrs.Dynamic.ShowOwn). Of others the set is to be asked. It changes r1 to r4.
+// own jumps if the destination is one of the host's own addresses that the program has as a list
+// (addrs.Dynamic.ShowOwn). Other addresses must be looked up in the set. It changes r1 to r4.
 func (s *section) own(in string) {
 	other := s.newLabel()
 	if s.family.value == packet.FamilyIPv4 {

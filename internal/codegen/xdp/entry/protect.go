@@ -14,21 +14,22 @@ const (
 	flowLasting     = 1 << 6
 )
 
-// What decide_segment4() of bpf/segment.h answers: enum segment_outcome. find_open_flow4() of bpf/flow.h answers the second, too.
+// The results of decide_segment4() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h returns the
+// second, too.
 const (
 	segmentOther = 0
 	segmentOpen  = 1 // any other number: it is refused, and that is counted
 )
 
-// Shifts of what these functions are told in one number: the same file.
+// Shifts of the fields of these functions' last argument: the same file.
 const (
 	segmentProtection = 8
 	segmentSlot       = 32
 )
 
-// protected ends with what is done with a packet that a protection is for, and that carries no question: a segment of an open
-// connection passes, one of no connection is dropped where it can be told that protect() of bpf/protect.h would, as no cookie was sent for it
-// or its cookie is wrong, and any other goes there.
+// protected decides a packet to a protected service that carries no question. A segment of an open connection passes. A
+// segment of no connection is dropped if no cookie was sent for it, or if its cookie is wrong, as protect() of
+// bpf/protect.h would do. Any other packet goes to protect().
 func (s *section) protected(r *rule) {
 	const flagsRSTFIN = 0x05
 	protection := s.Program.Rules[r.number].Protect - 1
@@ -54,7 +55,7 @@ func (s *section) protected(r *rule) {
 	s.decideAs(xdp.Decision(decision>>8, uint8(ir.Pass)), notAsked)
 }
 
-// usualSYN ends with the answer to a SYN without other flags, where that can be written here.
+// usualSYN answers a SYN without other flags, if answer_usual_syn() can.
 func (s *section) usualSYN(protection int, decision uint32) {
 	other := s.newLabel()
 	s.flags(asm.R1)
@@ -69,12 +70,12 @@ func (s *section) usualSYN(protection int, decision uint32) {
 	s.Mark(other)
 }
 
-// protectAs loads what functions take that do what a protection says: the context, the family and the decision.
+// protectAs loads the arguments of functions that act for a protection: the context, the family and the decision.
 func (s *section) protectAs(decision uint32) {
 	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
-// decideSegment leaves in r0 what is done with a segment for a protection that makes cookies itself.
+// decideSegment sets r0 to the decision about a segment, for a protection with METHOD_HOST.
 func (s *section) decideSegment(protection int, found *ir.Handshake) {
 	what := uint64(found.Slots[ir.AckInvalid])<<segmentSlot | uint64(protection)<<segmentProtection | openStates(found)
 	s.ends(asm.R2, asm.R3)
@@ -84,7 +85,7 @@ func (s *section) decideSegment(protection int, found *ir.Handshake) {
 	)
 }
 
-// findFlow leaves in r0 what the table of flows says of the packet.
+// findFlow sets r0 to the flow table's answer about the packet.
 func (s *section) findFlow(found *ir.Handshake) {
 	s.ends(asm.R1, asm.R2)
 	s.Add(asm.Mov.Imm(asm.R3, int32(openStates(found))), asm.Call.Label(s.ofFamily(xdp.FindOpenFlow4, xdp.FindOpenFlow6)))
@@ -98,7 +99,7 @@ func openStates(found *ir.Handshake) uint64 {
 	return flowEstablished | flowLasting | flowProved
 }
 
-// ofFamily is one of two functions.
+// ofFamily returns the function for the section's family.
 func (s *section) ofFamily(four, six string) string {
 	if s.v4() {
 		return four

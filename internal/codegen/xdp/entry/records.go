@@ -7,13 +7,13 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// block is the records of a section in the making: one for each class, and those that follow them.
+// block holds the records of a section while they are made: one for each class, and those that follow them.
 type block struct{ list []Record }
 
 // newBlock is a block for so many classes.
 func newBlock(classes int) *block { return &block{make([]Record, xdp.PowerOfTwo(classes))} }
 
-// passesBy is a record that no key matches but 65535, which it leads to general(): there is no empty range.
+// passesBy is a record that matches no key except 65535, which it leaves to general(): there is no empty range.
 var passesBy = Record{First: 1<<16 - 1, Decision: askGeneral}
 
 // add sets the records of a class. It reports false when there are too many.

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// rule is what is left of a rule for packets of a section.
+// rule is the rest of a rule for packets of a section, after the tests that all of them pass are removed.
 type rule struct {
 	number  int
 	match   []ir.Match // tests of fields, with values as the packet has them: ports from 0 on, ICMP types without family
@@ -20,14 +20,14 @@ type rule struct {
 	protect bool  // what passes goes through a protection: segments of an open connection just pass
 }
 
-// staticTest asks whether the source is in static sets, or in one of some dynamic sets.
+// staticTest tests whether the source is in static sets, or in one of some dynamic sets.
 type staticTest struct {
 	expr int // of the class
 	not  bool
 	or   uint32 // dynamic sets, a bit each
 }
 
-// dynamicTest asks whether an address is in one of some dynamic sets.
+// dynamicTest tests whether an address is in one of some dynamic sets.
 type dynamicTest struct {
 	destination bool
 	sets        uint32 // a bit each
@@ -42,7 +42,8 @@ func (r *rule) always() bool {
 	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over) == 0 && !r.general && !r.protect
 }
 
-// specialize is what is left of a rule, by its number, for packets of the section. It reports false where nothing can match it.
+// specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
+// can match.
 func (s *section) specialize(number int) (r rule, ok bool) {
 	source := &s.Program.Rules[number]
 	decision := s.Decisions[number] & 0xff
@@ -67,12 +68,12 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	return r, true
 }
 
-// justLimited reports whether a rule asks for nothing but addresses, fields and limits.
+// justLimited reports whether a rule tests nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
 	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0
 }
 
-// field adds what is left of a test of a field. It reports false where no packet of the section has such a value.
+// field adds the rest of a test of a field. It reports false if no packet of the section has such a value.
 func (s *section) field(r *rule, m ir.Match) bool {
 	left, all := m.Values, m.Field.Size()
 	switch m.Field {
@@ -115,7 +116,7 @@ func (s *section) field(r *rule, m ir.Match) bool {
 	return true
 }
 
-// within are the values of a field that are in one range, less its first.
+// within returns the values of a match inside one range, minus the range's first value.
 func within(m ir.Match, in ir.Range) []ir.Range {
 	return ranges.Shift(ranges.Common(m.Values, []ir.Range{in}, m.Field.Size()), in.First)
 }
@@ -149,7 +150,7 @@ func (s *section) dynamicBits(m ir.AddrMatch) (bits uint32) {
 	return bits
 }
 
-// reduce is what is left of a rule for sources of a class. It reports false where none of them matches it.
+// reduce returns the rest of a rule for sources of a class. It reports false if none of them matches.
 func (s *section) reduce(r rule, class int) (rule, bool) {
 	tests := r.static
 	r.static, r.dynamic = nil, slices.Clone(r.dynamic)
@@ -168,7 +169,7 @@ func (s *section) reduce(r rule, class int) (rule, bool) {
 	return r, true
 }
 
-// clip is what is left of rules when the value of the section's key, which r3 holds, is in a range.
+// clip returns the rest of rules if the value of the section's key, in r3, is in a range.
 func (s *section) clip(rules []rule, in ir.Range) (left []rule) {
 	for _, r := range rules {
 		r.match = slices.Clone(r.match)

@@ -6,12 +6,12 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// fibonacci is 2^32 divided by the golden ratio: the upper bits of products with it differ as much as can be where numbers are neighbors (Knuth,
-// The Art of Computer Programming, 6.4). So the packets that are drawn of a reason are never in step with a sender that repeats itself.
+// fibonacci spreads consecutive numbers as far as possible: 2^32 divided by the golden ratio (Knuth, The Art of
+// Computer Programming, 6.4). So the sampled packets of a reason are never in step with a sender that repeats itself.
 var fibonacci uint32 = 0x9e3779b9
 
-// draw jumps for one in so many packets, when r0 points to the counter of their reason. The counter, times a factor, plus a secret number,
-// stands for a random number: the kernel's costs several times as much as all of this.
+// draw jumps for one in so many packets; r0 points to the counter of their reason. The counter, times a factor, plus a
+// secret number, replaces a random number: a call of the kernel for one costs several times as much.
 func (g *generator) draw(label string) {
 	if g.Sampling.Share == 0 {
 		return
@@ -24,7 +24,7 @@ func (g *generator) draw(label string) {
 	)
 }
 
-// sample hands a packet out that is decided and counted, and goes on.
+// sample copies a packet that is decided and counted to user space, and goes on.
 func (g *generator) sample(verdict uint8, label string) {
 	g.Mark(label + "_sample")
 	g.Add(

@@ -24,7 +24,7 @@ type section struct {
 	apart  []func() // code behind the rest, which few packets come to
 }
 
-// newSection is the section of a protocol, with the rules that are left of the program there.
+// newSection returns the section of a protocol, with the rules that its packets can match.
 func newSection(g *generator, f *family, p proto) *section {
 	s := &section{generator: g, family: f, proto: p}
 	for i := range g.Program.Rules {
@@ -48,10 +48,10 @@ func newSection(g *generator, f *family, p proto) *section {
 	return s
 }
 
-// mostTests is how many rules without a class a section asks that have a test of the key.
+// mostTests is the largest number of rules with a test of the key, and without a class, for which a section has code.
 const mostTests = 400
 
-// tests is how many there are.
+// tests counts the rules with a test of the key.
 func (s *section) tests() (n int) {
 	for i := range s.rules {
 		if len(s.rules[i].static) == 0 && s.key(&s.rules[i]) != nil {
@@ -61,8 +61,8 @@ func (s *section) tests() (n int) {
 	return n
 }
 
-// coarsen has general() decide about all keys from the first to the last of these rules, which so need no code of their own. A
-// packet that they do not match finds its rule by the tables then.
+// coarsen leaves the keys from the first to the last of these rules to general(), so these rules need no code.
+// general() finds the rule of a packet by its tables.
 func (s *section) coarsen() {
 	hull := ir.Range{First: 1<<16 - 1}
 	var rest []rule
@@ -81,17 +81,17 @@ func (s *section) coarsen() {
 // label is a label of the section.
 func (s *section) label(name string) string { return s.family.name + "_" + s.proto.name + "_" + name }
 
-// newLabel is one that no other instruction has.
+// newLabel returns a label that is not used yet.
 func (s *section) newLabel() string {
 	s.labels++
 	return s.label(fmt.Sprint(s.labels))
 }
 
-// mostCode is how many instructions a section may have. What is longer is left to general(), whose tables do not grow with the
-// rules: all sections together must stay within the reach of a jump.
+// mostCode is the largest number of instructions of a section. A longer section is left to general(), whose tables do
+// not grow with the rules: all sections together must stay within the reach of a jump.
 const mostCode = 4000
 
-// code generates the section, or leads to general() where it would be too long.
+// code generates the section, or a jump to general() if the section would be too long.
 func (s *section) code() {
 	name := s.family.name + "_" + s.proto.name
 	before := len(s.Insns)
@@ -129,7 +129,7 @@ func (s *section) body() {
 	}
 }
 
-// whole leads to general() unless the packet has its whole L4 header.
+// whole jumps to general() unless the packet has its whole L4 header.
 func (s *section) whole() {
 	s.Add(asm.JLT.Imm(length, s.family.header()+s.proto.header, toGeneral))
 	if end := int32(s.family.l4) + s.proto.header; s.is(packet.ProtoTCP) {
@@ -138,8 +138,8 @@ func (s *section) whole() {
 	}
 }
 
-// loadPorts loads the ports that any rule of the section asks for. Rules that ask for the source port only behind the other load it
-// themselves.
+// loadPorts loads the ports that any rule of the section tests. A rule that tests the source port after the destination port loads it
+// itself.
 func (s *section) loadPorts() {
 	s.load(dport, s.proto.field, s.keyAt())
 	if s.proto.ports != nil && !s.sportLast() {
@@ -147,19 +147,19 @@ func (s *section) loadPorts() {
 	}
 }
 
-// sportLast reports whether each rule that asks for the source port asks for the destination port before.
+// sportLast reports whether each rule that tests the source port tests the destination port before it.
 func (s *section) sportLast() bool {
 	return !slices.ContainsFunc(s.rules, func(r rule) bool { return len(r.match) > 0 && r.match[0].Field == packet.SPort })
 }
 
-// load loads a field of 16 bits of the L4 header, if any rule asks for it.
+// load loads a 16-bit field of the L4 header, if any rule tests it.
 func (s *section) load(to asm.Register, f packet.Field, at int16) {
 	if s.asks(f) {
 		s.Add(asm.LoadMem(to, base, s.family.l4+at, asm.Half), asm.HostTo(asm.BE, to, asm.Half))
 	}
 }
 
-// asks reports whether any rule of the section asks for a field.
+// asks reports whether any rule of the section tests a field.
 func (s *section) asks(f packet.Field) bool {
 	for i := range s.rules {
 		for _, m := range s.rules[i].match {
