@@ -319,17 +319,15 @@ func (b *bench) send(port, n int) {
 }
 
 // sent has packets be sent, waits until the kernel has done with them, and returns how many have come through meanwhile, by port. Behind
-// them it sends, on the same CPU, whose queue is one, packets that pass whoever decides.
+// them it sends, on the same CPU, whose queue is one, a packet that passes whoever decides; no test bans addresses of IPv6.
 func (b *bench) sent(send func()) (passed [5]uint64) {
 	b.Helper()
 	before := b.passed()
 	restore := testutil.OnOneCPU(b)
 	send()
-	for _, form := range forms {
-		b.must(testutil.Send("fw1", strings.Replace(fmt.Sprintf(form, 2), ":5 >", ":6 >", 1), 1))
-	}
+	b.must(testutil.Send("fw1", "udp [2001:db8::2]:6 > [2001:db8::1]:2", 1))
 	restore()
-	if !testutil.Eventually(arrival, func() bool { passed = b.passed(); return passed[0] >= before[0]+uint64(len(forms)) }) {
+	if !testutil.Eventually(arrival, func() bool { passed = b.passed(); return passed[0] > before[0] }) {
 		b.Fatalf("packets that nothing drops do not come through within %v", arrival)
 	}
 	for i := range passed {
