@@ -1,15 +1,12 @@
 package entry
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/packet"
 )
-
-var native = binary.NativeEndian
 
 // Flags of TCP, and offsets in its header.
 const (
