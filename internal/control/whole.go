@@ -67,9 +67,7 @@ func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 		for _, lack := range lacks {
 			s.lacks(lack)
 		}
-		for _, name := range renamed(g.manifest, lacks) {
-			s.open("%s", RenamedText(name))
-		}
+		s.Open = append(s.Open, renamed(g.manifest, lacks)...)
 	} else {
 		for _, name := range g.manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
@@ -104,20 +102,15 @@ func (s *Status) lacks(lack datapath.Lack) {
 	}
 }
 
-// renamed finds devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
-func renamed(m *manifest.Manifest, lacks []datapath.Lack) (names []string) {
+// renamed names devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
+func renamed(m *manifest.Manifest, lacks []datapath.Lack) (texts []string) {
 	for _, name := range m.Devices {
 		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })
 		if m.Ruleset() != nil && !known && datapath.DeviceExists(name) != nil {
-			names = append(names, name)
+			texts = append(texts, fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name))
 		}
 	}
-	return names
-}
-
-// RenamedText says that a device has another name now, and what to do: no repair can.
-func RenamedText(name string) string {
-	return fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
+	return texts
 }
 
 func (s *Status) open(format string, args ...any) {

@@ -213,12 +213,9 @@ func (r *repairer) once(ctx context.Context) (did, calm bool) {
 		}
 	}
 	if repaired != nil {
-		var texts []string
+		texts := repaired.Renamed
 		for _, name := range repaired.Waiting {
 			texts = append(texts, fmt.Sprintf("device %s has gone; it is filtered again as soon as it returns", name))
-		}
-		for _, name := range repaired.Renamed {
-			texts = append(texts, control.RenamedText(name))
 		}
 		for _, text := range texts {
 			if now[text] = true; !r.said[text] {
