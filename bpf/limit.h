@@ -250,17 +250,12 @@ static __always_inline void count_eviction(__u32 number)
 		(*n)++;
 }
 
-/*
- * Charges a packet to its prefix unless the debt would exceed the burst. Returns an enum outcome. A global function:
- * the verifier checks it once and not for each try.
- */
-__noinline __u32 charge(struct limit_bucket *b, struct charge *c)
+/* Charges a packet to its prefix unless the debt would exceed the burst. Returns an enum outcome. */
+static __always_inline __u32 try_charge(struct limit_bucket *b, struct charge *c)
 {
 	__u64 word = 0, debt = opaque(0), forgiven = 0, next;
 	__u64 at;
 
-	if (!b || !c)
-		return EXCEEDED;
 	at = find_debt(b, c, &word, &debt);
 	if (debt + c->cost > c->most)
 		return EXCEEDED;
@@ -274,6 +269,12 @@ __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 	if (forgiven)
 		count_eviction(c->limit);
 	return CHARGED;
+}
+
+/* The same. A global function: the verifier checks it once and not for each try. */
+__noinline __u32 charge(struct limit_bucket *b, struct charge *c)
+{
+	return b && c ? try_charge(b, c) : EXCEEDED;
 }
 
 static __always_inline __u64 cost_of(struct limit_info *l, __u32 length)
@@ -360,6 +361,36 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 			return EXCEEDED;
 	}
 	return charge_exactly(b, l, &c, charge_time(w));
+}
+
+/*
+ * Charges a packet at a given time without a call, as charge_limit() does. It handles the usual case only: the bucket need not be swept,
+ * and no other CPU writes the word meanwhile. Returns an enum outcome. OVERTAKEN means that nothing is charged, and that
+ * charge_limit() is to decide.
+ */
+static __always_inline __u32 charge_at_once(struct charged *w, __u32 number, __u32 v6, __u32 length)
+{
+	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
+	struct limit_bucket *b;
+	struct charge c;
+	__u64 hash, at;
+
+	if (!l)
+		return CHARGED;
+	hash = hash_prefixes(l, w, v6);
+	at = l->base + ((hash >> TIME_BITS) & l->mask);
+	b = bpf_map_lookup_elem(&limits, &at);
+	if (!b)
+		return CHARGED;
+	if ((__s64)(w->now - read_once(&b->swept)) > (__s64)l->fresh)
+		return OVERTAKEN;
+	c.now = units(l, w->now);
+	c.cost = cost_of(l, length);
+	c.most = l->most;
+	c.tag = tag_of(hash);
+	c.limit = number;
+	c.keep = 1;
+	return try_charge(b, &c);
 }
 
 /* Whether the debt of a tag exceeds `sure`, by the coarse clock, all in units. */

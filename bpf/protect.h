@@ -216,10 +216,13 @@ static __always_inline void count_outcome(struct packet *p, struct protection *p
 	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->bytes);
 }
 
-/* Whether one more SYN-ACK would exceed a limit of SYN-ACKs. The last two arguments are those of charge_limit(). */
-static __always_inline bool too_many_answers(struct protection *pr, struct charged *who, __u32 traits)
+/*
+ * Whether one more SYN-ACK would exceed a limit of SYN-ACKs, from the limit with the index first on. The last two arguments are those
+ * of charge_limit().
+ */
+static __always_inline bool too_many_answers(struct protection *pr, __u32 first, struct charged *who, __u32 traits)
 {
-	for (__u32 i = 0; i < PROTECT_LIMITS; i++) {
+	for (__u32 i = first; i < PROTECT_LIMITS; i++) {
 		if (i >= pr->num_limits)
 			return false;
 		if (charge_limit(who, pr->limits[i], traits))
@@ -243,7 +246,7 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 /* Answers a SYN with a cookie, or drops it when there are too many. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	if (too_many_answers(pr, &p->charged, traits_of(p))) {
+	if (too_many_answers(pr, 0, &p->charged, traits_of(p))) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The answer to a usual SYN, called by the generated entry. While cookies are on, a SYN without data that has the
- * options of Linux and Android is answered here, with half the instructions of protect(). The functions are those of
- * protect(); known properties of such a SYN are constants, so they are not stored in memory.
+ * The answer to a usual SYN, called by the generated entry. While cookies are on, a SYN without data is answered here
+ * that has the options of Linux and Android, those of Windows, MSS alone, or none, as tools for floods send it. This takes
+ * a third of the instructions less than protect(). The functions are those of protect(); known properties of such a SYN
+ * are constants, so they are not stored in memory.
  */
 #pragma once
 
@@ -34,6 +35,46 @@ static __always_inline struct usual_options *usual_options_of(struct segment *g,
 	return o;
 }
 
+/* The options of a SYN as Windows sends them, 12 bytes. */
+struct plain_options {
+	__be16 mss_begins;
+	__be16 mss;
+	__be16 wscale_begins; /* behind a NOP */
+	__u8 wscale_size;
+	__u8 wscale;
+	__be32 sack; /* behind two NOPs */
+};
+
+/* Bytes of TCP headers of SYNs without timestamps. */
+enum {
+	BARE_SYN = sizeof(struct tcphdr), /* without options */
+	MSS_SYN = BARE_SYN + 4,           /* with MSS alone */
+	PLAIN_SYN = BARE_SYN + sizeof(struct plain_options),
+};
+
+/* Reads the options of Windows, MSS alone, or none. Returns false for others, and when data follow the header. */
+static __always_inline bool read_plain(struct segment *g, void *end, struct syn_options *to)
+{
+	struct plain_options *o = (void *)(g->tcp + 1);
+
+	to->wscale = WSCALE_NONE;
+	if (g->left != g->tcp->doff * 4)
+		return false;
+	if (g->left == BARE_SYN)
+		return true;
+	if ((void *)&o->wscale_begins > end || o->mss_begins != bpf_htons(0x0204) || !o->mss)
+		return false;
+	to->mss = bpf_ntohs(o->mss);
+	if (g->left == MSS_SYN)
+		return true;
+	if (g->left != PLAIN_SYN || (void *)(o + 1) > end || o->wscale_begins != bpf_htons(0x0103) ||
+	    o->wscale_size != 3 || o->sack != bpf_htonl(OPTION_WORD(OPTION_NOP, OPTION_NOP, TCP_OPTION_SACK, 2)))
+		return false;
+	to->wscale = o->wscale < TCP_WSCALE_MAX ? o->wscale : TCP_WSCALE_MAX;
+	to->sack = 1;
+	return true;
+}
+
 /* Whether SYNs are answered with cookies that encode all usual options, and the time of cookies need not be extended. */
 static __always_inline bool answers_surely(struct protection *pr, struct protection_state *s, __u64 now)
 {
@@ -62,62 +103,114 @@ static __always_inline void read_usual_packet(struct packet *p, struct segment *
 	p->bytes = end - data;
 }
 
-/* Turns a usual SYN into its SYN-ACK, which has the same length. */
-static __always_inline void answer_usual_options(struct packet *p, struct segment *g, struct usual_options *options,
-						 struct protection *pr, bool v6)
+/* Writes a SYN-ACK. size is that of its TCP header in bytes; the SYN's was as long. */
+static __always_inline void put_answer(struct packet *p, struct segment *g, struct syn_ack *a, bool v6, __u32 size)
 {
 	struct iphdr *ip = (void *)g->tcp - (v6 ? sizeof(struct ipv6hdr) : sizeof(*ip));
 	struct writer w = { .at = (void *)ip, .roomy = true };
-	__u32 isn = bpf_ntohl(g->tcp->seq), tsval;
-	struct syn_ack a = {};
 
-	read_usual(options, &a.options);
-	tsval = a.options.tsval;
-	a.seq = cookie_of(p, isn, &a.options);
-	announce(&a.options, p, pr, tsval);
-	a.ack = isn + 1;
-	a.window = pr->window;
-	put_syn_ack(&w, ip, g->tcp, p, &a, v6, USUAL_SYN);
+	put_syn_ack(&w, ip, g->tcp, p, a, v6, size);
 }
 
-static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, __u32 decision, __u32 number)
+/* The same without timestamps: with as many of the options as the length of the SYN says. */
+static __always_inline void put_plain_answer(struct packet *p, struct segment *g, struct syn_ack *a, bool v6)
+{
+	if (g->left == PLAIN_SYN) {
+		put_answer(p, g, a, v6, PLAIN_SYN);
+		return;
+	}
+	a->options.sack = 0;
+	a->options.wscale = WSCALE_NONE;
+	if (g->left == MSS_SYN) {
+		put_answer(p, g, a, v6, MSS_SYN);
+		return;
+	}
+	a->options.mss = 0;
+	put_answer(p, g, a, v6, BARE_SYN);
+}
+
+/* Turns a usual SYN into its SYN-ACK, which has the same length. */
+static __always_inline void answer_usual_options(struct packet *p, struct segment *g, struct syn_ack *a,
+						 struct protection *pr, bool v6, bool stamped)
+{
+	__u32 isn = bpf_ntohl(g->tcp->seq), tsval = a->options.tsval;
+
+	a->seq = cookie_of(p, isn, &a->options);
+	announce(&a->options, p, pr, tsval);
+	a->ack = isn + 1;
+	a->window = pr->window;
+	if (stamped)
+		put_answer(p, g, a, v6, USUAL_SYN);
+	else
+		put_plain_answer(p, g, a, v6);
+}
+
+/*
+ * Whether the answer to a usual SYN would exceed a limit of SYN-ACKs. It is charged at the time of the packet, as by protect(). That time
+ * is a few ticks late, which is little beside the burst of such a limit. The first limit, mostly the only one, is charged without a call.
+ */
+static __always_inline bool is_over_limits(struct protection *pr, struct packet *p, bool v6)
+{
+	struct charged who = { .now = p->now, .src = p->src, .dst = p->dst }, rest;
+	__u32 first;
+
+	if (!pr->num_limits)
+		return false;
+	first = charge_at_once(&who, pr->limits[0], v6, p->length);
+	if (first == EXCEEDED)
+		return true;
+	if (first == CHARGED && pr->num_limits == 1)
+		return false;
+	rest = who; /* so that `who` need not be in memory */
+	return too_many_answers(pr, first == CHARGED, &rest, traits_of(p));
+}
+
+/* Answers a SYN with timestamps, as Linux sends it, or one without. v6 and stamped are constants. */
+static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stamped, __u32 decision, __u32 number)
 {
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
 	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct usual_options *options;
-	struct charged who = {};
+	struct usual_options *options = NULL;
+	struct syn_ack a = {};
 	struct packet p = {};
 	struct segment g;
 
 	if (!s || !pr || !read_segment(&g, data, end, v6))
 		return SYN_OTHER;
-	options = usual_options_of(&g, end);
+	if (stamped)
+		options = usual_options_of(&g, end);
 	p.now = coarse_time();
-	if (!options || !answers_surely(pr, s, p.now))
+	if ((stamped ? !options : !read_plain(&g, end, &a.options)) || !answers_surely(pr, s, p.now))
 		return SYN_OTHER;
 	read_usual_packet(&p, &g, data, end, v6);
 	if (is_no_source(&p) || !is_surely_new(&p) || is_to_group(data))
 		return SYN_OTHER;
 	count(decision, p.bytes);
 	watch_traffic(ctx, decision);
-	who.now = p.now; /* as protect() charges it: a tick is nothing beside the burst of a limit of SYN-ACKs */
-	who.src = p.src;
-	who.dst = p.dst;
-	if (too_many_answers(pr, &who, traits_of(&p))) {
+	if (is_over_limits(pr, &p, v6)) {
 		count_outcome(&p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
 	return_ethernet(data);
-	answer_usual_options(&p, &g, options, pr, v6);
-	return send_answer(ctx, &p, pr, g.l4 + USUAL_SYN);
+	if (stamped)
+		read_usual(options, &a.options);
+	answer_usual_options(&p, &g, &a, pr, v6, stamped);
+	return send_answer(ctx, &p, pr, g.l4 + (stamped ? USUAL_SYN : g.left));
 }
 
 /*
  * Answers a SYN without other flags to a service with METHOD_HOST, and counts it. decision is as for protect_segment(),
- * number that of the protection. Returns an enum xdp_action, or SYN_OTHER. A global function.
+ * number that of the protection. Returns an enum xdp_action, or SYN_OTHER. answer_usual_syn() is for SYNs with the options
+ * of Linux and Android, answer_plain_syn() for shorter ones. Both are global functions.
  */
 __noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, __u32 number)
 {
-	return v6 ? answer_usual(ctx, true, decision, number) : answer_usual(ctx, false, decision, number);
+	return v6 ? answer_usual(ctx, true, true, decision, number) : answer_usual(ctx, false, true, decision, number);
+}
+
+__noinline int answer_plain_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, __u32 number)
+{
+	return v6 ? answer_usual(ctx, true, false, decision, number)
+		  : answer_usual(ctx, false, false, decision, number);
 }

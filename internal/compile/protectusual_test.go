@@ -3,6 +3,7 @@ package compile_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -49,19 +50,37 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 	}
 }
 
-// TestUsualSYN has SYNs answered by the entry and by protect(): those with usual options, each part of these changed, and each part
-// of the frame.
+// windowsOptions are the options of a SYN as Windows sends it.
+const windowsOptions = "mss:1460,nop,ws:8,nop,nop,sack"
+
+// randomOptions are some options of SYNs in any order, with as many NOPs between as may be.
+func randomOptions(random *rand.Rand) string {
+	var words []string
+	for range random.IntN(5) { // 40 bytes at most
+		words = append(words, []string{
+			"nop", "nop", "sack", fmt.Sprint("mss:", random.IntN(1500)), fmt.Sprint("ws:", random.IntN(20)), "ts",
+		}[random.IntN(6)])
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ",")
+}
+
+// TestUsualSYN has SYNs answered by the entry and by protect(): those with all options that a SYN may have, as Linux orders them, those
+// that the entry answers, with each part of the options and of the frame changed, and those with random options.
 func TestUsualSYN(t *testing.T) {
 	t.Parallel()
 	defer testutil.OnOneCPU(t)()
 	s := loadShield(t, protecting(always()))
 	s.wire = true
 	s.begin(routes[0], linux, 999) // from now on cookies are on
+	random := testutil.Random(t)
 	for _, r := range []route{routes[0], routes[3]} {
 		tuple := fmt.Sprintf("tcp %s > %s ", address(r.client, 4000), address(r.server, 80))
 		for _, vlan := range []string{"", " vlan=10", " vlan=10,20"} {
 			for _, o := range everySyn() {
-				if o.tsval >= 0 && o.sack { // of the others one is enough
+				if !o.ecn {
 					s.agree("", framesOf(t, tuple+o.flags()+" tcpopts="+o.options()+vlan)[0].frame)
 				}
 			}
@@ -74,7 +93,17 @@ func TestUsualSYN(t *testing.T) {
 					t.Errorf("%s: XDP action %d, want %d", line, got, xdpTX)
 				}
 			}
-			s.changed(framesOf(t, tuple+"S"+usual)[0].frame)
+			for _, o := range []string{linux.options(), windowsOptions, "mss:1400", "none"} {
+				line := tuple + "S tcpopts=" + o + vlan
+				if got := s.agree(line, framesOf(t, line)[0].frame); got != xdpTX {
+					t.Errorf("%s: XDP action %d, want %d", line, got, xdpTX)
+				}
+				s.changed(framesOf(t, line)[0].frame)
+			}
+			for range 200 {
+				line := tuple + "S tcpopts=" + randomOptions(random) + vlan
+				s.agree(line, framesOf(t, line)[0].frame)
+			}
 		}
 	}
 	for _, from := range []string{"224.0.0.1", "127.0.0.1", "255.255.255.255"} {

@@ -71,21 +71,25 @@ func (f *folder) fold() asm.Instructions {
 	return f.insns
 }
 
-// follow folds the reads through the address that instruction i loads, as long as the code has no branch, and the load
-// of the address itself if it is not used any more.
+// follow folds what is read through the address that instruction i loads, as long as there is one way to go, and the
+// address itself if what it points to takes its place and nothing before needs it.
 func (f *folder) follow(i int) {
 	address := f.insns[i]
+	needed := false
 	for j := i + 1; j < len(f.insns) && !f.target[j]; j++ {
 		in := f.insns[j]
 		value, ok := f.read(in, address)
 		switch {
-		case ok && in.Dst == address.Dst:
+		case ok && in.Dst == address.Dst && !needed:
 			f.put(i, asm.LoadImm(in.Dst, int64(value), asm.DWord))
 			f.put(j, asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
 			return
-		case ok && value <= math.MaxInt32:
-			f.put(j, asm.Mov.Imm(in.Dst, int32(value)))
-		case in.OpCode.Class().IsJump() || in.Dst == address.Dst:
+		case ok && value <= math.MaxUint32:
+			f.put(j, asm.Mov.Imm32(in.Dst, int32(uint32(value)))) // which clears the upper half
+		case in.Src == address.Dst:
+			needed = true
+		}
+		if in.OpCode.Class().IsJump() || in.Dst == address.Dst {
 			return
 		}
 	}

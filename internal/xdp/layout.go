@@ -82,6 +82,7 @@ const (
 	DecideSegment6 = "decide_segment6"  // the same by that hash
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action
 	AnswerUsualSYN = "answer_usual_syn" // answers a usual SYN: context, family, decision, number of the protection; 0: it is for ProtectSegment
+	AnswerPlainSYN = "answer_plain_syn" // the same for one whose header is shorter than theirs
 	IsMember       = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 

@@ -30,7 +30,9 @@ const (
 	answer  = "udp 9.9.9.9:53 > 10.0.0.2:53 len=46"    // as from a name server that forged questions were sent to
 	long    = "udp 9.9.9.9:4000 > 10.0.0.2:53 len=540" // 512 bytes of zeros in it
 	syn     = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,sack,ts,nop,ws:7"
-	bare    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000" // whose answer is acknowledged without a timestamp
+	windows = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,nop,ws:8,nop,nop,sack"
+	blank   = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=none" // as tools that flood send it
+	bare    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000"              // whose answer is acknowledged without a timestamp
 	segment = "tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1001 ack=1001 len=1500"
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )

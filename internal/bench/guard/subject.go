@@ -70,7 +70,7 @@ var subjects = []subject{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
 	{policy(synPolicy), []kind{
-		after("syn", rig.XDPTX, 1, syn),
+		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
 		after("ack", rig.XDPDrop, overAsked, stray),
 		{name: "connection", want: rig.XDPPass, before: bare, times: 1, reply: handshake, lines: one(segment)},
 	}},

@@ -123,7 +123,7 @@ func (s *section) synForGeneral(string) {
 	s.onSYN(func() { s.Add(asm.Ja.Label(toGeneral)) })
 }
 
-// synOptions leaves options to general() that are neither absent nor those of Linux and Android.
+// synOptions leaves options to general() that are neither absent nor those of Linux, Android and Windows.
 func (s *section) synOptions(string) {
 	s.onSYN(func() {
 		none := s.newLabel()
@@ -156,16 +156,20 @@ type optionPart struct {
 	value uint32
 }
 
-// usualOptions jumps to general() unless the options are those of struct usual_options in bpf/l4.h, or MSS alone. The
-// register has the length of the header.
+// usualOptions jumps to general() unless the options are those of struct usual_options in bpf/l4.h, of struct plain_options in
+// bpf/usualsyn.h, or MSS alone. The register has the length of the header.
 func (s *section) usualOptions(header asm.Register) {
-	full, done := s.newLabel(), s.newLabel()
+	full, plain, done := s.newLabel(), s.newLabel(), s.newLabel()
 	s.Add(asm.JNE.Imm(header, 20+4, full))
 	s.options(4, []optionPart{{0, asm.Half, 0x0204}})
 	s.Add(asm.Ja.Label(done))
 	s.Mark(full)
-	s.Add(asm.JNE.Imm(header, 20+20, toGeneral))
+	s.Add(asm.JNE.Imm(header, 20+20, plain))
 	s.options(20, []optionPart{{0, asm.Half, 0x0204}, {4, asm.Word, 0x0402080a}, {16, asm.Half, 0x0103}, {18, asm.Byte, 3}})
+	s.Add(asm.Ja.Label(done))
+	s.Mark(plain)
+	s.Add(asm.JNE.Imm(header, 20+12, toGeneral))
+	s.options(12, []optionPart{{0, asm.Half, 0x0204}, {4, asm.Half, 0x0103}, {6, asm.Byte, 3}, {8, asm.Word, 0x01010402}})
 	s.Mark(done)
 }
 

@@ -57,16 +57,20 @@ func (s *section) protected(r *rule) {
 
 // usualSYN answers a SYN without other flags, if answer_usual_syn() can.
 func (s *section) usualSYN(protection int, decision uint32) {
-	other := s.newLabel()
+	const usualHeader = 40 // bytes, USUAL_SYN of bpf/usualsyn.h
+	other, plain, asked := s.newLabel(), s.newLabel(), s.newLabel()
 	s.flags(asm.R1)
 	s.Add(asm.JNE.Imm(asm.R1, flagsSYN, other))
 	s.protectAs(decision)
 	s.Add(
 		asm.Mov.Imm(asm.R4, int32(protection)),
-		asm.Call.Label(xdp.AnswerUsualSYN),
-		asm.JEq.Imm(asm.R0, 0, other),
-		asm.Return(),
+		asm.LoadMem(asm.R5, base, s.family.l4+offsetAt, asm.Byte), asm.JLT.Imm(asm.R5, usualHeader<<2, plain),
+		asm.Call.Label(xdp.AnswerUsualSYN), asm.Ja.Label(asked),
 	)
+	s.Mark(plain)
+	s.Add(asm.Call.Label(xdp.AnswerPlainSYN))
+	s.Mark(asked)
+	s.Add(asm.JEq.Imm(asm.R0, 0, other), asm.Return())
 	s.Mark(other)
 }
 
