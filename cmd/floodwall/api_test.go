@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,8 +40,7 @@ func startDaemonIn(t *testing.T, dir string, args ...string) *apiHost {
 	t.Helper()
 	h := &apiHost{T: t, daemon: exec.Command("floodwall", append([]string{"daemon"}, args...)...), said: new(lines)}
 	h.daemon.Stdout, h.daemon.Stderr = h.said, h.said
-	h.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := h.daemon.Start(); err != nil {
+	if err := testutil.Start(h.daemon); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.kill)

@@ -114,8 +114,7 @@ func (s *speakerProcess) start() {
 	}
 	defer log.Close()
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	if err := testutil.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	waitFor(s.t, "bgp run serves its socket", func() bool {
@@ -360,8 +359,8 @@ func TestBGPDropsRights(t *testing.T) {
 	}
 	c := exec.Command("floodwall", "bgp", "run", "--run", run, "--dir", state, "--user", "nobody")
 	c.Stderr = os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
+	if err := testutil.Start(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // debian is a Debian system in which systemd runs, in the network namespace of the test and in other namespaces of its own. It is
@@ -108,7 +110,7 @@ func (d *debian) boot() {
 	}
 	defer console.Close()
 	d.process.Stdout, d.process.Stderr = console, console
-	if err := d.process.Start(); err != nil {
+	if err := testutil.Start(d.process); err != nil {
 		d.Fatal(err)
 	}
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {

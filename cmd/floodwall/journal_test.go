@@ -10,10 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // TestJournal runs the daemon as systemd does, with standard error in the journal of a real systemd-journald. Events and audit have fields. A
@@ -32,8 +33,7 @@ func TestJournal(t *testing.T) {
 	daemon := exec.Command("floodwall", "daemon")
 	stream, name := journalStream(t)
 	daemon.Stdout, daemon.Stderr, daemon.Env = stream, stream, append(os.Environ(), "JOURNAL_STREAM="+name)
-	daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := daemon.Start(); err != nil {
+	if err := testutil.Start(daemon); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -114,10 +114,9 @@ func startJournald(t *testing.T) string {
 		t.Fatalf("%v: systemd makes /etc/machine-id", err)
 	}
 	journald := exec.Command("/lib/systemd/systemd-journald")
-	journald.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	var said bytes.Buffer
 	journald.Stderr = &said
-	if err := journald.Start(); err != nil {
+	if err := testutil.Start(journald); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

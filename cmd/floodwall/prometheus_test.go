@@ -11,11 +11,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -68,8 +65,7 @@ func startPrometheus(t *testing.T) *prometheus {
 	cmd := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+prometheusAddress, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := testutil.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

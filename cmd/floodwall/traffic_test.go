@@ -7,11 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -25,8 +22,7 @@ func startUnitDaemon(t *testing.T, args ...string) *apiHost {
 	line := []string{"--inh-caps=-all," + unitRights, "--bounding-set=-all," + unitRights, "floodwall", "daemon"}
 	h := &apiHost{T: t, daemon: exec.Command("setpriv", append(line, args...)...), said: new(lines)}
 	h.daemon.Stdout, h.daemon.Stderr = h.said, h.said
-	h.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := h.daemon.Start(); err != nil {
+	if err := testutil.Start(h.daemon); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.kill)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -149,23 +151,34 @@ func (w *wire) receive(s *net.UDPConn, port int) {
 	if raw, err := s.SyscallConn(); err == nil { // a test that is late for a second loses nothing
 		raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
 	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return
+	}
 	var buffer [64]byte
-	for {
-		_, from, err := s.ReadFromUDPAddrPort(buffer[:])
-		if err != nil {
-			return
-		}
-		p := probe{v6: !from.Addr().Unmap().Is4(), port: port}
-		if from.Port() < streamPort {
-			p.tags = int(from.Port()) - askPort
-		}
-		w.count(p, int(from.Port()))
+	for err == nil {
+		var failed error
+		err = errors.Join(raw.Read(func(fd uintptr) bool {
+			w.mu.Lock() // also while it reads: see allCounted
+			defer w.mu.Unlock()
+			_, from, err := unix.Recvfrom(int(fd), buffer[:], unix.MSG_DONTWAIT)
+			if err == unix.EAGAIN {
+				return false
+			}
+			if failed = err; err == nil {
+				w.count(port, from.(*unix.SockaddrInet6))
+			}
+			return true
+		}), failed)
 	}
 }
 
-func (w *wire) count(p probe, from int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// count counts a packet. The caller holds the lock.
+func (w *wire) count(port int, sender *unix.SockaddrInet6) {
+	from, p := sender.Port, probe{v6: !netip.AddrFrom16(sender.Addr).Is4In6(), port: port}
+	if from < streamPort {
+		p.tags = from - askPort
+	}
 	if from < streamPort {
 		w.got[p]++
 		return
@@ -238,7 +251,7 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 			return nil, fmt.Errorf("a packet that both policies pass does not pass: %v", last)
 		}
 	}
-	testutil.Eventually(comesWithin, w.allRead) // what came before is in the sockets, or has been read
+	testutil.Eventually(comesWithin, w.allCounted) // what came before is in the sockets
 	time.Sleep(grace)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,15 +262,17 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	return passed, nil
 }
 
-// allRead reports whether no socket has a packet that is not read.
-func (w *wire) allRead() bool {
+// allCounted reports whether no socket has a packet that is not counted.
+func (w *wire) allCounted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, s := range w.sockets {
-		waits := 0
+		readable := 0
 		raw, err := s.SyscallConn()
 		if err == nil {
-			err = raw.Control(func(fd uintptr) { waits, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+			err = raw.Control(func(fd uintptr) { readable, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) })
 		}
-		if err != nil || waits > 0 {
+		if err != nil || readable != 0 {
 			return false
 		}
 	}

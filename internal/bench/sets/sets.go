@@ -131,7 +131,7 @@ func (b *Builder) publishLoad() {
 // tool loads the list with a tool and adds the rows.
 func (b *Builder) tool(ctx context.Context, t tool) error {
 	n, prefix := len(b.List.Prefixes), b.List.Name+"/"+t.name
-	if !b.Wants(prefix+"/listed") && !b.Wants(prefix+"/unlisted") {
+	if !b.Wants(prefix) && !b.Wants(prefix+"/listed") && !b.Wants(prefix+"/unlisted") {
 		return nil // some tools take a minute to load the list
 	}
 	var got rig.Loaded
