@@ -55,6 +55,7 @@ type Agent struct {
 
 	mu      sync.Mutex
 	clock   clock
+	drift   time.Duration // of the clock since the ends of entered were compared with it
 	table   merge.Table
 	stream  stream
 	own     map[netip.Prefix]*ownBan
@@ -62,7 +63,7 @@ type Agent struct {
 	lifts   map[netip.Prefix]merge.Statement // by this node, to be offered
 	last    uint64                           // number of the last statement of this node
 	dirty   map[netip.Prefix]struct{}        // whose record has changed
-	entered map[netip.Prefix]time.Time       // bans of others that this host has, and their ends in the fleet's time
+	entered map[netip.Prefix]time.Time       // bans of others that this host has, and their ends by its monotonic clock
 	owed    map[netip.Prefix]struct{}        // lifted, but the enforcer could not end them yet
 	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
 	never   func(netip.Prefix) bool
@@ -266,7 +267,7 @@ func (a *Agent) sweep() {
 		now := a.clock.now()
 		a.table.Sweep(now)
 		for p, until := range a.entered {
-			if !until.IsZero() && until.Before(now) { // zero: the enforcer is still to end it
+			if !until.IsZero() && time.Now().After(until) { // zero: the enforcer is still to end it
 				a.forget(p)
 			}
 		}

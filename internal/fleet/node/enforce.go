@@ -23,6 +23,7 @@ type changes struct {
 	lift []netip.Prefix // bans of other nodes to end
 	all  []netip.Prefix // bans to end, those of this host too
 	bans []Ban          // to enter
+	at   time.Time      // from when their times count
 }
 
 // enforce brings the host to what the records say.
@@ -44,10 +45,11 @@ func (a *Agent) enforce(ctx context.Context) {
 func (a *Agent) due() (c changes, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.never == nil || time.Now().Before(a.paused) {
+	c.at = time.Now()
+	if a.never == nil || c.at.Before(a.paused) {
 		return c, false
 	}
-	now, n := a.clock.now(), 0
+	now, n := a.clock.at(c.at), 0
 	for p := range a.dirty {
 		if n++; n > maxEnforce {
 			return c, true
@@ -93,7 +95,7 @@ func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
 		a.share.free(p)
 	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
 	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
-	case ok && (lifted || !had || e.Until.Sub(until).Abs() > slack):
+	case ok && (lifted || !had || until.IsZero() || (e.Until.Sub(now)-time.Until(until)).Abs() > slack):
 		_, known := a.share.crowded[p]
 		if !a.share.take(p, e.Origin) {
 			if !known {
@@ -130,21 +132,21 @@ func (a *Agent) apply(ctx context.Context, c changes) error {
 	if err := a.unblock(ctx, c.lift, false); err != nil {
 		return err
 	}
-	return a.block(ctx, c.bans)
+	return a.block(ctx, c.bans, c.at)
 }
 
-func (a *Agent) block(ctx context.Context, bans []Ban) error {
+// block enters bans, whose times count from at. A busy host is late with that.
+func (a *Agent) block(ctx context.Context, bans []Ban, at time.Time) error {
 	if len(bans) == 0 {
 		return nil
 	}
+	asked := time.Now()
 	for i := range bans {
+		bans[i].For = max(bans[i].For-asked.Sub(at), time.Millisecond)
 		if bans[i].Origin != "" {
 			bans[i].Origin, bans[i].Why = a.texts.of(bans[i].Origin, bans[i].Why)
 		}
 	}
-	a.mu.Lock()
-	asked := a.clock.now()
-	a.mu.Unlock()
 	refused, err := a.enforcer.Block(ctx, bans)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func (a *Agent) settle(m *nats.Msg, number uint64) {
 	if err != nil || f == nil || f.number != number || len(answer.Outcomes) != len(f.said) {
 		return
 	}
-	a.clock.heard(anyHub, answer.Now)
+	a.heard(anyHub, answer.Now)
 	rejected := 0
 	for i, o := range answer.Outcomes {
 		switch o {

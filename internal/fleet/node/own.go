@@ -52,7 +52,7 @@ func (a *Agent) found(l Local) {
 	if _, ok := a.entered[l.Prefix]; ok || l.End.IsZero() || !l.End.After(time.Now()) {
 		return
 	}
-	a.entered[l.Prefix] = a.fleetTime(l.End)
+	a.entered[l.Prefix] = time.Now().Add(time.Until(l.End.Round(0)))
 	a.share.take(l.Prefix, merge.Controller) // it is in the set, and its node is told with the next record
 	a.dirty[l.Prefix] = struct{}{}
 }

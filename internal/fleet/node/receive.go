@@ -29,7 +29,7 @@ func (a *Agent) live(m *nats.Msg) {
 
 // take takes records, live or those that were asked for. It reports false when they are too many at once.
 func (a *Agent) take(b wire.Batch, live bool) bool {
-	a.clock.heard(anyHub, b.Now)
+	a.heard(anyHub, b.Now)
 	a.epochIs(b.Epoch)
 	if !a.space.Take(a.clock.now(), len(b.Records)) {
 		a.stream.lost()
@@ -75,6 +75,21 @@ func (a *Agent) may(before, r merge.Record, s *merge.Statement) bool {
 	return a.verify != nil && a.verify.Verify(merge.Signed(r.Prefix, s), s.Sig) == nil
 }
 
+// heard notes the time in a message of a hub, and reports whether the fleet's time has leapt. The first messages after a connection was lost can be
+// late by seconds. Bans that were entered by them end late. So when a later message corrects the time, their ends are looked at again.
+func (a *Agent) heard(hub uint64, at time.Time) (leapt bool) {
+	before := a.clock.ahead
+	leapt = a.clock.heard(hub, at)
+	if a.drift += a.clock.ahead - before; a.drift.Abs() > slack {
+		a.drift = 0
+		for p := range a.entered {
+			a.dirty[p] = struct{}{}
+		}
+		a.poke()
+	}
+	return leapt
+}
+
 // pulse takes the time of a hub, and the number of the last record.
 func (a *Agent) pulse(m *nats.Msg) {
 	p, err := wire.ParsePulse(m.Data)
@@ -84,7 +99,7 @@ func (a *Agent) pulse(m *nats.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.beat = time.Now()
-	leapt := a.clock.heard(p.Hub, p.Now)
+	leapt := a.heard(p.Hub, p.Now)
 	a.epochIs(p.Epoch)
 	if leapt {
 		a.stream.again() // with the time before, records may have been refused as said in the future, or forgotten as ended

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 var one = netip.MustParsePrefix("198.51.100.1/32")
@@ -171,3 +173,52 @@ func (keeper) Unblock(context.Context, []netip.Prefix, bool) ([]netip.Prefix, er
 func (keeper) Never(context.Context) (func(netip.Prefix) bool, error) { return nil, nil }
 
 func (keeper) Capacity() int { return 0 }
+
+// TestLateTime has the first beat of a hub come 4 s late, as after a partition. A ban that is entered meanwhile gets its right end when the next
+// beat is in time, and when the enforcer begins late.
+func TestLateTime(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	a.never = func(netip.Prefix) bool { return false }
+	h := recorder{}
+	a.enforcer = h
+	beat := func(late time.Duration) {
+		a.pulse(&nats.Msg{Data: wire.Pulse{Hub: 1, Now: time.Now().Add(-late), Epoch: 1}.Bytes()})
+	}
+	beat(4 * time.Second)
+	until := time.Now().Add(time.Hour)
+	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{{Origin: "other", Seq: merge.Number(time.Now(), 0), Until: until.UnixMilli()}}})
+	a.enforce(t.Context())
+	if late := h[one].Sub(until); late < 3*time.Second {
+		t.Fatalf("by the late beat the ban ends %v late, want some 4 s", late)
+	}
+	beat(0)
+	a.enforce(t.Context())
+	if late := h[one].Sub(until); late.Abs() > 2*slack {
+		t.Errorf("by the beat in time the ban ends %v late", late)
+	}
+	if err := a.block(t.Context(), []Ban{{Prefix: one, For: time.Hour, Origin: "other"}}, until.Add(-time.Hour-10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if late := h[one].Sub(until.Add(-10 * time.Second)); late.Abs() > 2*slack {
+		t.Errorf("by an enforcer that begins 10 s late the ban ends %v late", late)
+	}
+}
+
+// recorder is a host that notes the ends of bans.
+type recorder map[netip.Prefix]time.Time
+
+func (r recorder) Block(_ context.Context, bans []Ban) (map[netip.Prefix]error, error) {
+	for _, b := range bans {
+		r[b.Prefix] = time.Now().Add(b.For)
+	}
+	return nil, nil
+}
+
+func (recorder) Unblock(context.Context, []netip.Prefix, bool) ([]netip.Prefix, error) {
+	return nil, nil
+}
+
+func (recorder) Never(context.Context) (func(netip.Prefix) bool, error) { return nil, nil }
+
+func (recorder) Capacity() int { return 0 }
