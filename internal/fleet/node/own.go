@@ -113,11 +113,6 @@ func (a *Agent) next(at time.Time) uint64 {
 	return a.last
 }
 
-// fleetTime is a time of this host's clock in the time of the fleet.
-func (a *Agent) fleetTime(local time.Time) time.Time {
-	return a.clock.now().Add(-time.Since(local.Round(0)))
-}
-
 // say makes the statement of an own ban. It is made when it is first sent: before, the hub's time may not be known.
 func (a *Agent) say(b *ownBan) merge.Statement {
 	if b.statement.Seq != 0 {
