@@ -21,6 +21,15 @@ type victim struct {
 
 const victimAddress = "192.0.2.1:4003"
 
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	c, err := net.ListenPacket("udp4", victimAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &victim{t, c}
+}
+
 // flood sends packets of the attack, and then one of a client. It returns how many of the attack the socket received before it.
 func (v *victim) flood(n int) (arrived int) {
 	v.Helper()
@@ -51,12 +60,8 @@ func (h *apiHost) lifeOfRule(file, attack string) {
 	t := h.T
 	t.Helper()
 	const sent = 40
-	c, err := net.ListenPacket("udp4", victimAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	v := &victim{t, c}
+	v := newVictim(t)
+	defer v.Close()
 	suggested := func() (packets uint64) {
 		for _, r := range h.commandStatus().Rules {
 			if strings.HasPrefix(r.Name, "suggested-") {
@@ -97,12 +102,8 @@ func (h *apiHost) ruleExpires(rules []suggest.Rule) {
 	t := h.T
 	t.Helper()
 	const sent = 40
-	c, err := net.ListenPacket("udp4", victimAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	v := &victim{t, c}
+	v := newVictim(t)
+	defer v.Close()
 	h.kill()
 	add := func(observe, lasts string) {
 		t.Helper()
