@@ -63,6 +63,10 @@ func (c *clock) heardAt(hub uint64, at, now time.Time) (leapt bool) {
 			return false
 		}
 		c.hubs[hub] = &hubClock{}
+		if known {
+			// The first message after a partition waits behind all that was held back. It does not set the time back.
+			c.hubs[hub].greatest[0], c.hubs[hub].spans, c.hubs[hub].began = c.ahead, 1, now
+		}
 	}
 	c.hubs[hub].take(at.Sub(c.base.Add(now.Sub(c.base))), now)
 	before := c.ahead

@@ -43,6 +43,31 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// TestClockPartition has three hubs that were not heard for ten minutes. When their first messages are late, the time of the fleet stays. When
+// their clocks were set back meanwhile, the node follows within a minute.
+func TestClockPartition(t *testing.T) {
+	t.Parallel()
+	var c clock
+	now := time.Now()
+	beat := func(behind time.Duration) time.Duration {
+		for hub := range uint64(3) {
+			c.heardAt(hub+1, now.Round(0).Add(-behind), now)
+		}
+		return c.at(now).Sub(now.Round(0)).Round(time.Millisecond)
+	}
+	beat(0)
+	now = now.Add(10 * time.Minute)
+	if ahead := beat(8 * time.Second); ahead != 0 {
+		t.Errorf("after late messages the time is %v ahead", ahead)
+	}
+	for until := now.Add(2 * clockSpan); now.Before(until); now = now.Add(wire.BeatEvery) {
+		beat(8 * time.Second)
+	}
+	if ahead := beat(8 * time.Second); ahead != -8*time.Second {
+		t.Errorf("a minute after the hubs were set back by 8s the time is %v ahead", ahead)
+	}
+}
+
 // TestClockLeap has hubs whose clocks leap, each with a beat in two seconds. One that is alone is followed after three beats, one of several
 // never. Messages between the beats, a hundred at once, change nothing.
 func TestClockLeap(t *testing.T) {
