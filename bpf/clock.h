@@ -11,7 +11,9 @@
  */
 __u64 tick SEC(".data.tick");
 
-enum { TICK_BITS = 20 }; /* of nanoseconds: 1 ms; of ticks: 17 minutes at least */
+enum {
+	TICK_BITS = 20, /* of nanoseconds: 1 ms; of ticks: 17 minutes at least */
+};
 
 /*
  * Nanoseconds of CLOCK_MONOTONIC by the coarse clock. It calls the kernel once a tick only: with hardened returns the

@@ -215,10 +215,10 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
 __u8 cookies_sent[8] SEC(".data.cookies"); /* see table() */
 
 enum {
-	SENT_NOTES = 1 << 17, /* internal/codegen/xdp/protect.go */
+	SENT_NOTES = 1 << 17,
 	SENT_EVER = 0x80,
-	SENT_SLOTS =
-		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind */
+	/* So many slots a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind. */
+	SENT_SLOTS = 3,
 };
 
 /* The byte of a flow in cookies_sent. */

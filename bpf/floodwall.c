@@ -227,7 +227,7 @@ int floodwall(struct xdp_md *ctx)
 		used = class4(0) + class4_in_filter(0) + class6(0, 0) + is_member(0, 0, 0, 0) +
 		       charge_hash(0, 0, 0, 0, 0);
 		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
-		used += decide_segment4(ctx, 0, 0, 0) + decide_segment6(ctx, 0, 0, 0);
+		used += decide_known(ctx, 0, 0, 0) + decide_unknown(ctx, 0, 0, 0);
 		used += protect_segment(ctx, 0, 0) + answer_usual_syn(ctx, 0, 0, 0) + answer_plain_syn(ctx, 0, 0, 0);
 		used += sample_traffic(ctx, 0);
 		return answer_in_entry(ctx, used);

@@ -317,17 +317,15 @@ __noinline __u32 flow_state(struct packet *p)
 
 /*
  * Whether the flow with a hash has one of the states (a bit each) and was seen so lately that it need be neither stored nor
- * asked about again. Returns an enum flow_answer. It writes nothing: packets that come to flow_state() sweep the buckets.
+ * asked about again. Returns an enum flow_answer. It looks into the bucket only, whatever the filter says. It writes
+ * nothing: packets that come to flow_state() sweep the buckets.
  */
-static __always_inline __u32 find_open_flow(__u64 hash, __u64 states)
+static __always_inline __u32 find_noted_flow(__u64 hash, __u64 states)
 {
 	__u32 number = hash & flow_mask;
-	struct flow_bucket *b;
+	struct flow_bucket *b = bpf_map_lookup_elem(&flows, &number);
 	__u64 word;
 
-	if (!(*filter_word(hash) >> (number & 63) & 1))
-		return FLOW_UNKNOWN;
-	b = bpf_map_lookup_elem(&flows, &number);
 	if (!b)
 		return FLOW_UNSURE;
 #pragma unroll
@@ -341,6 +339,12 @@ found:
 	if (!(states >> flow_state_of(word) & 1))
 		return FLOW_UNSURE;
 	return flow_age(word, coarse_time() / 1000000000) < FLOW_REFRESH;
+}
+
+/* The same, but it asks the filter first. */
+static __always_inline __u32 find_open_flow(__u64 hash, __u64 states)
+{
+	return *filter_word(hash) & filter_bit(hash) ? find_noted_flow(hash, states) : FLOW_UNKNOWN;
 }
 
 /*

@@ -118,7 +118,7 @@ __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
  * lets it pass. hash is that of its flow; slot counts refused segments. Returns whether it was refused. If not, nothing
  * has changed, and protect() decides.
  */
-static __always_inline bool refuse_segment(struct xdp_md *ctx, bool v6, __u32 protection, __u32 slot, __u64 hash)
+static __always_inline bool refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
 {
 	__u64 now = coarse_time();
 
@@ -144,28 +144,24 @@ enum {
 	SEGMENT_SLOT = 32, /* and the slot that counts what is refused */
 };
 
-static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 hash, __u64 what)
+/*
+ * Decides such a segment for the generated entry, which has found that the filter does not have its flow, but cannot refuse
+ * it itself. hash is that of the flow. Returns an enum segment_outcome. A global function.
+ */
+__noinline __u32 decide_unknown(struct xdp_md *ctx, __u32 v6, __u64 hash, __u64 what)
 {
-	__u32 answer = find_open_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
-
-	if (answer != FLOW_UNKNOWN)
-		return answer == FLOW_OPEN ? SEGMENT_OPEN : SEGMENT_OTHER;
 	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, hash) ? SEGMENT_REFUSED
 												       : SEGMENT_OTHER;
 }
 
-/*
- * Decides such a segment for the generated entry. It calls another function only for a cookie, because each return is expensive where
- * returns are hardened. `pair` or `addresses`, and `ports`, are those of find_open_flow4() and find_open_flow6(). Global functions.
- */
-__noinline __u32 decide_segment4(struct xdp_md *ctx, __u64 pair, __u64 ports, __u64 what)
+/* The same of a segment whose flow the filter may have. A global function. */
+__noinline __u32 decide_known(struct xdp_md *ctx, __u32 v6, __u64 hash, __u64 what)
 {
-	return decide_segment(ctx, false, hash_ports(hash_addresses4(pair), ports), what);
-}
+	__u32 answer = find_noted_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
 
-__noinline __u32 decide_segment6(struct xdp_md *ctx, __u64 addresses, __u64 ports, __u64 what)
-{
-	return decide_segment(ctx, true, hash_ports(addresses, ports), what);
+	if (answer != FLOW_UNKNOWN)
+		return answer == FLOW_OPEN ? SEGMENT_OPEN : SEGMENT_OTHER;
+	return decide_unknown(ctx, v6, hash, what);
 }
 
 /*

@@ -19,12 +19,11 @@ import (
 // mayNotAsk has no CPU ask the kernel any more about packets of no connection: only the entry refuses these then.
 func (s *shield) mayNotAsk() {
 	s.t.Helper()
-	const strangers = uint32(0)
 	next := make([]uint64, ebpf.MustPossibleCPU())
 	for i := range next {
 		next[i] = math.MaxUint64
 	}
-	if err := s.Map("askers").Put(strangers, next); err != nil {
+	if err := s.Map("askers").Put(uint32(xdp.AskStranger), next); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -104,7 +103,7 @@ func TestEntrySegments(t *testing.T) {
 // TestEntryNotes has cookies come back from the wire when the note of them is old, or lost: without one the entry refuses what has no
 // flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
 func TestEntryNotes(t *testing.T) {
-	const ever = 0x80 // SENT_EVER of bpf/cookie.h
+	const ever = xdp.SentEver
 	defer testutil.OnOneCPU(t)()
 	for _, r := range []route{routes[0], routes[3]} {
 		s := loadShield(t, protecting(always()))
@@ -136,7 +135,7 @@ func TestEntryNotes(t *testing.T) {
 	}
 }
 
-// TestEntryRests checks that the entry refuses nothing while cookies are off, or rest.
+// TestEntryRests checks that the entry refuses nothing while cookies are off, or rest: for the only protection, and for the second of two.
 func TestEntryRests(t *testing.T) {
 	const stray = "tcp 198.51.100.7:4000 > 192.0.2.1:80 ."
 	for _, row := range []struct {
@@ -147,15 +146,28 @@ func TestEntryRests(t *testing.T) {
 	}{
 		{"cookies end", 0, -time.Second, xdpPass}, {"cookies go on", 0, 10 * time.Second, xdpDrop}, {"the kernel refuses", 8, time.Minute, xdpPass},
 	} {
-		s := loadShield(t, automatic())
-		s.mayNotAsk()
-		s.now = clock(t, unix.CLOCK_MONOTONIC)
-		s.edit(xdp.ProtectionStates, func(state []byte) { binary.NativeEndian.PutUint64(state[row.at:], uint64(s.now+row.for_)) })
-		counted := fmt.Sprint(ir.AckInvalid, " 1")
-		if row.want == xdpPass {
-			counted = ""
+		for before := range 2 {
+			program := automatic()
+			for range before {
+				program.Protections = append([]ir.Protection{{Service: "other", Always: true, Start: -1, Stop: -1}}, program.Protections...)
+				program.Rules[0].Protect++
+			}
+			s := loadShield(t, program)
+			for i := range s.slots {
+				s.slots[i] += uint32(before) * uint32(ir.NumOutcomes)
+			}
+			s.mayNotAsk()
+			s.now = clock(t, unix.CLOCK_MONOTONIC)
+			s.edit(xdp.ProtectionStates, func(states []byte) {
+				state := states[before*xdp.ProtectionStateSize:]
+				binary.NativeEndian.PutUint64(state[row.at:], uint64(s.now+row.for_))
+			})
+			counted := fmt.Sprint(ir.AckInvalid, " 1")
+			if row.want == xdpPass {
+				counted = ""
+			}
+			s.both(row.want, counted, stray)
 		}
-		s.both(row.want, counted, stray)
 	}
 }
 

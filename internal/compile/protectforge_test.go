@@ -13,10 +13,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // slotTime is how long a cookie is in its slot; it is valid for the next one, too.
-const slotTime = 1 << 36 * time.Nanosecond
+const slotTime = 1 << xdp.CookieSlot * time.Nanosecond
 
 // An ack is what answers a SYN-ACK.
 type ack struct {

@@ -26,14 +26,11 @@ const (
 	wordHash     = 5
 )
 
-// slotShift is SLOT_SHIFT of bpf/cookie.h: a time slot is 2^36 ns.
-const slotShift = 36
-
 // cookieLife is how long a cookie can be valid: its time slot and the next.
-const cookieLife = 2 * time.Duration(1<<slotShift)
+const cookieLife = 2 * time.Duration(1<<xdp.CookieSlot)
 
 // sentNote is what note_cookie() of bpf/cookie.h notes at a time of CLOCK_MONOTONIC.
-func sentNote(now time.Duration) byte { return 0x80 | byte(now>>slotShift) }
+func sentNote(now time.Duration) byte { return xdp.SentEver | byte(now>>xdp.CookieSlot) }
 
 func readKeys(memory []byte) (k synKeys) {
 	w := wordsOf(memory)

@@ -96,6 +96,7 @@ const (
 
 	Protections      = "protections"       // how services are protected, struct protection of bpf/protection.h
 	ProtectionStates = "protection_states" // and how each protection stands, struct protection_state
+	Askers           = "askers"            // when each CPU may ask the kernel about a connection next
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 

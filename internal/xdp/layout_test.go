@@ -83,9 +83,9 @@ func TestStructLayouts(t *testing.T) {
 			"left": 32, "right": 33, "bits": 34, "prefixes": 35, "src": 40, "dst": 72}},
 		{"limit_bucket", xdp.LimitBucketSize, map[string]int{"slot": 0, "swept": 8 * xdp.LimitSlots}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
-		{"protection_state", xdp.ProtectionStateSize, map[string]int{"active_until": 0, "refused_until": 8}},
+		{"protection_state", xdp.ProtectionStateSize, map[string]int{"active_until": xdp.ActiveUntil, "refused_until": xdp.RefusedUntil}},
 		{"flow_bucket", xdp.FlowBucketSize, map[string]int{"word": 0}},
-		{"syn_keys", xdp.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": 40}},
+		{"syn_keys", xdp.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": xdp.SynKeysHash}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
@@ -105,9 +105,11 @@ var (
 	enumEntry = regexp.MustCompile(`(?m)^\s+([A-Z][A-Z0-9_]*)(?: = ([^,]+))?,`)
 	enumBody  = regexp.MustCompile(`(?s)enum ?(\w*) \{(.*?)\n\};`)
 	shift     = regexp.MustCompile(`^(\d+) << (\d+)$`)
+	define    = regexp.MustCompile(`(?m)^#define ([A-Z][A-Z0-9_]*) (\d+)ULL\b`)
 )
 
-// constants reads the enum constants of a C header. Those of functions that are all inlined leave no trace in the object.
+// constants reads the constants of a C header that are plain numbers, not expressions. Those of functions that are all inlined leave no
+// trace in the object.
 func constants(t *testing.T, file string) map[string]int {
 	t.Helper()
 	source, err := os.ReadFile("../../bpf/" + file)
@@ -116,14 +118,19 @@ func constants(t *testing.T, file string) map[string]int {
 	}
 	values := map[string]int{}
 	for _, body := range enumBody.FindAllStringSubmatch(string(source), -1) {
-		next := 0
+		next, known := 0, true
 		for _, e := range enumEntry.FindAllStringSubmatch(body[2], -1) {
 			if e[2] != "" {
-				next = number(t, strings.TrimSpace(e[2]))
+				next, known = number(strings.TrimSpace(e[2]))
 			}
-			values[e[1]] = next
+			if known {
+				values[e[1]] = next
+			}
 			next++
 		}
+	}
+	for _, d := range define.FindAllStringSubmatch(string(source), -1) {
+		values[d[1]], _ = number(d[2])
 	}
 	if len(values) == 0 {
 		t.Fatalf("%s: no enum found", file)
@@ -131,16 +138,15 @@ func constants(t *testing.T, file string) map[string]int {
 	return values
 }
 
-func number(t *testing.T, text string) int {
-	t.Helper()
+// number reads a number, or one that is shifted by another.
+func number(text string) (n int, ok bool) {
+	var left int
 	if m := shift.FindStringSubmatch(text); m != nil {
-		return number(t, m[1]) << number(t, m[2])
+		text = m[1]
+		left, _ = strconv.Atoi(m[2])
 	}
-	n, err := strconv.ParseInt(text, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(n)
+	read, err := strconv.ParseInt(text, 0, 0)
+	return int(read) << left, err == nil
 }
 
 // TestEnumCheck compares enum check, name by name, with the checks of package packet.
@@ -172,7 +178,12 @@ func TestEnums(t *testing.T) {
 			"OFFER_SACK": int(ir.SACK), "OFFER_TIMESTAMPS": int(ir.Timestamps), "OFFER_ECN": int(ir.ECN),
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
-		"flow.h":    {"FLOW_SLOTS": xdp.FlowSlots},
+		"flow.h":       {"FLOW_SLOTS": xdp.FlowSlots},
+		"protect.h":    {"ACTIVE_TIME": xdp.ActiveTime, "ACTIVE_RENEW": xdp.ActiveRenew},
+		"connlookup.h": {"ASK_STRANGER": xdp.AskStranger, "ASK_INTERVAL": xdp.AskInterval, "ASK_BURST": xdp.AskBurst},
+		"clock.h":      {"TICK_BITS": xdp.TickBits},
+		"cookie.h": {"SLOT_SHIFT": xdp.CookieSlot, "SENT_NOTES": xdp.SentNotes, "SENT_EVER": xdp.SentEver,
+			"SENT_SLOTS": xdp.SentSlots},
 		"verify.h":  {"MAX_SECRETS": 2, "GUARD_LIMIT": 1, "GUARD_OBSERVE": 2},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
 		"limit.h":   {"LIMIT_SLOTS": xdp.LimitSlots, "AMOUNT_BITS": xdp.LimitFraction, "TIME_BITS": 40, "DEBT_BITS": 38},

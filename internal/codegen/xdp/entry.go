@@ -32,6 +32,9 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		Limits:     l.infos,
 		Sampling:   entry.Sampling{Share: trafficShare(p), Salt: uint32(o.QuestionKey >> 32)},
 	}
+	if buckets, err := flowBuckets(p.Protections); err == nil { // if not, protectPart() says so
+		in.FlowMask = buckets - 1
+	}
 	if len(l.infos) > 0 {
 		in.Constants = xdp.ConstantOffsets("limit_keys", "limit_mix")
 	}

@@ -25,9 +25,6 @@ const (
 	maxFlowBuckets = 1 << 25 // of which the filter has 4 MB, a value of a map before Linux 6.7 has no more (array_map_alloc_check)
 )
 
-// sentNotes is SENT_NOTES of bpf/cookie.h: the size in bytes of the table of when cookies were sent.
-const sentNotes = 1 << 17
-
 // protectPart is the component of protections beside the rules that name them. ingress reports whether it needs the
 // program for packets that XDP has passed. The loader draws the keys: they outlive a generation, as flows and states
 // do.
@@ -62,7 +59,7 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
 			xdp.FlowFilter:       {ValueSize: buckets / 8, Entries: 1},
 			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
-			xdp.CookiesSent:      {ValueSize: sentNotes, Entries: 1},
+			xdp.CookiesSent:      {ValueSize: xdp.SentNotes, Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {

@@ -18,6 +18,7 @@ type Input struct {
 	Filter4    *Filter4       // nil: no IPv4 address has a class but 0
 	Table6     bool           // whether any IPv6 address has one
 	Handshakes []ir.Handshake // what was found out about each protection
+	FlowMask   uint32         // flow_mask of bpf/flow.h
 	Limits     []xdp.LimitInfo
 	Constants  map[string]uint32 // where the map xdp.Constants has the keys of limits, by their names in C
 	Sampling   Sampling
@@ -243,10 +244,7 @@ func (g *generator) count() {
 			asm.FnMapLookupElem.Call(),
 			asm.JEq.Imm(asm.R0, 0, out),
 		)
-		for at, amount := range []asm.Instruction{asm.Add.Imm(asm.R1, 1), asm.Add.Reg(asm.R1, size)} {
-			at := int16(8 * at)
-			g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
-		}
+		g.increment()
 		g.draw(exit.label + "_sample")
 		g.Mark(out)
 		g.Add(asm.Mov.Imm(asm.R0, exit.action), asm.Return())
@@ -256,6 +254,14 @@ func (g *generator) count() {
 		if g.Questions {
 			g.question(uint8(verdict), exit.label)
 		}
+	}
+}
+
+// increment counts a packet and its bytes in the counter that r0 points to.
+func (g *generator) increment() {
+	for at, amount := range []asm.Instruction{asm.Add.Imm(asm.R1, 1), asm.Add.Reg(asm.R1, size)} {
+		at := int16(8 * at)
+		g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
 	}
 }
 

@@ -14,8 +14,8 @@ const (
 	flowLasting     = 1 << 6
 )
 
-// The results of decide_segment4() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h returns the
-// second, too.
+// The results of decide_known() and decide_unknown() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h returns
+// the second, too.
 const (
 	segmentOther = 0
 	segmentOpen  = 1 // any other number: it is refused, and that is counted
@@ -38,7 +38,14 @@ func (s *section) protected(r *rule) {
 	s.flags(asm.R1)
 	s.Add(asm.And.Imm(asm.R1, flagsSYNACK|flagsRSTFIN), asm.JNE.Imm(asm.R1, flagsACK, other))
 	if found.Method == ir.MethodHost {
-		s.decideSegment(protection, found)
+		known, unknown, decided := s.newLabel(), s.newLabel(), s.newLabel()
+		s.refuse(protection, found, decision, known, unknown, other)
+		s.Mark(known)
+		s.decideSegment(xdp.DecideKnown, protection, found)
+		s.Add(asm.Ja.Label(decided))
+		s.Mark(unknown)
+		s.decideSegment(xdp.DecideUnknown, protection, found)
+		s.Mark(decided)
 		s.Add(asm.JEq.Imm(asm.R0, segmentOpen, open), asm.JEq.Imm(asm.R0, segmentOther, other))
 		s.decideAs(xdp.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
 	} else {
@@ -79,13 +86,13 @@ func (s *section) protectAs(decision uint32) {
 	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
-// decideSegment sets r0 to the decision about a segment, for a protection with METHOD_HOST.
-func (s *section) decideSegment(protection int, found *ir.Handshake) {
+// decideSegment sets r0 to the decision about a segment, for a protection with METHOD_HOST. The function is one of two, and the hash of the
+// flow is in its register.
+func (s *section) decideSegment(function string, protection int, found *ir.Handshake) {
 	what := uint64(found.Slots[ir.AckInvalid])<<segmentSlot | uint64(protection)<<segmentProtection | openStates(found)
-	s.ends(asm.R2, asm.R3)
 	s.Add(
-		asm.Mov.Reg(asm.R1, context), asm.LoadImm(asm.R4, int64(what), asm.DWord),
-		asm.Call.Label(s.ofFamily(xdp.DecideSegment4, xdp.DecideSegment6)),
+		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Reg(asm.R3, flow),
+		asm.LoadImm(asm.R4, int64(what), asm.DWord), asm.Call.Label(function),
 	)
 }
 
