@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -115,6 +116,38 @@ func TestBansOfEachWay(t *testing.T) {
 		}
 		if !e.passes(7, 2000) || !e.passes(200, 2000) {
 			t.Errorf("%s: packets of sources that were unblocked do not get through", w.name)
+		}
+		e.clear()
+	}
+}
+
+// TestBanWaits has a ban whose end is set wait 3 s for a command that changes something else: it ends when it should all the same.
+func TestBanWaits(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	for _, w := range ways {
+		if _, err := e.try(w.policy("old", 1000), control.ApplyOptions{Target: w.target}); err != nil {
+			t.Fatal(err)
+		}
+		state, err := datapath.OpenState(e.Dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := state.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := time.Now().Add(time.Hour)
+		time.AfterFunc(3*time.Second, unlock)
+		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Until: until, Origin: control.Fleet})
+		list, err := e.Blocked(t.Context(), "")
+		if err != nil || len(list) != 1 || list[0].Expires == nil {
+			t.Fatalf("%s: %v, %v", w.name, list, err)
+		}
+		if late := time.Duration(*list[0].Expires*float64(time.Second)) - time.Until(until); late > 1500*time.Millisecond {
+			t.Errorf("%s: the ban ends %v late", w.name, late)
 		}
 		e.clear()
 	}

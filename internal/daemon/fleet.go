@@ -207,7 +207,7 @@ func (h *fleetHost) Capacity() int { return h.capacity }
 func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
 	var list []control.Ban
 	for _, b := range bans {
-		is := control.Ban{Prefix: b.Prefix, For: max(b.For, time.Second), Why: b.Origin, Origin: dynamicset.Fleet, Replace: true}
+		is := control.Ban{Prefix: b.Prefix, Until: b.Until, Why: b.Origin, Origin: dynamicset.Fleet, Replace: true}
 		if b.Why != "" {
 			is.Why += ": " + b.Why
 		}

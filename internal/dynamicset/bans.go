@@ -19,6 +19,7 @@ const Forever = time.Duration(math.MaxInt64)
 type Ban struct {
 	Prefix netip.Prefix
 	For    time.Duration // 0: the set's timeout; Forever: none
+	Until  time.Time     // counts in place of For unless it is zero: the end stays, however long the ban waits to be entered
 	Why    string
 	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
 

@@ -90,11 +90,11 @@ func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int, anew ma
 	for _, i := range which {
 		b := bans[i]
 		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason(), Anew: anew[b.Prefix.Masked()]}
-		switch {
-		case b.For == Forever:
+		switch length := b.length(); {
+		case length == Forever:
 			e.Timeout = forever
-		case b.For > 0:
-			e.Timeout = b.For
+		case length > 0:
+			e.Timeout = length
 		}
 		name := s.names.Of(e.Prefix)
 		grouped[name] = append(grouped[name], e)

@@ -69,6 +69,14 @@ func (b Ban) origin() Origin {
 	return b.Origin
 }
 
+// length is how long a ban lasts that is entered now: 0 and Forever are those of For.
+func (b Ban) length() time.Duration {
+	if b.Until.IsZero() {
+		return b.For
+	}
+	return max(time.Until(b.Until), time.Second)
+}
+
 // reason is what is noted of a ban.
 func (b Ban) reason() string {
 	if b.Rule != "" {
@@ -80,7 +88,7 @@ func (b Ban) reason() string {
 // entry is what a set holds after a ban, where timeout is that of the set.
 func (b Ban) entry(timeout time.Duration) Blocked {
 	e := BlockedAs(b.Prefix.Masked(), "", b.reason())
-	length := b.For
+	length := b.length()
 	if length == 0 {
 		length = timeout
 	}

@@ -30,7 +30,7 @@ func BlockedRecords(e manifest.Set, bans []Ban, o Outcome) []banlog.Record {
 			continue
 		}
 		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.reason()}
-		length := b.For
+		length := b.length()
 		if length == 0 {
 			length = e.Timeout
 		}

@@ -34,7 +34,7 @@ func (s *xdpSet) Block(_ context.Context, bans []Ban) (Outcome, error) {
 		} else if !b.changes(was, s.entry.Timeout) {
 			return errKept
 		}
-		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.origin() != Manual}
+		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.length(), s.entry.Timeout), Why: b.reason(), Automatic: b.origin() != Manual}
 		if err := s.set.Insert(e, now); err != nil {
 			fresh[b.origin()]-- // it was not there
 			return BlockError(s.entry, b.Prefix, err)

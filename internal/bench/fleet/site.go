@@ -208,7 +208,7 @@ func (m *member) Block(_ context.Context, bans []node.Ban) (map[netip.Prefix]err
 	now := time.Now()
 	m.mu.Lock()
 	for _, b := range bans {
-		m.dropped[b.Prefix] = now.Add(b.For)
+		m.dropped[b.Prefix] = b.Until
 	}
 	m.mu.Unlock()
 	m.site.mu.Lock()

@@ -39,8 +39,8 @@ var ErrKept = errors.New("this host has a ban of its own")
 // Ban is a ban of another node, or one of this node that is entered again.
 type Ban struct {
 	Prefix netip.Prefix
-	For    time.Duration
-	Origin string // the node; "" for this one
+	Until  time.Time // by this host's clock
+	Origin string    // the node; "" for this one
 	Why    string
 }
 

@@ -91,7 +91,7 @@ func (h *host) Block(_ context.Context, bans []node.Ban) (map[netip.Prefix]error
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, b := range bans {
-		h.dropped[b.Prefix] = time.Now().Add(b.For)
+		h.dropped[b.Prefix] = b.Until
 	}
 	return nil, nil
 }

@@ -23,7 +23,6 @@ type changes struct {
 	lift []netip.Prefix // bans of other nodes to end
 	all  []netip.Prefix // bans to end, those of this host too
 	bans []Ban          // to enter
-	at   time.Time      // from when their times count
 }
 
 // enforce brings the host to what the records say.
@@ -45,11 +44,11 @@ func (a *Agent) enforce(ctx context.Context) {
 func (a *Agent) due() (c changes, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c.at = time.Now()
-	if a.never == nil || c.at.Before(a.paused) {
+	now := time.Now()
+	if a.never == nil || now.Before(a.paused) {
 		return c, false
 	}
-	now, n := a.clock.at(c.at), 0
+	n := 0
 	for p := range a.dirty {
 		if n++; n > maxEnforce {
 			return c, true
@@ -60,9 +59,9 @@ func (a *Agent) due() (c changes, more bool) {
 	return c, false
 }
 
-// change adds what is to be done about a prefix.
-func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
-	r := a.table.Get(p)
+// change adds what is to be done about a prefix at a time of this host.
+func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
+	r, now := a.table.Get(p), a.clock.at(at)
 	own := a.own[p]
 	_, lifted := a.owed[p]
 	if lifted = lifted || own != nil && r.Lifted(a.file.Name, a.saidAt(own)); lifted {
@@ -74,6 +73,7 @@ func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
 	}
 	until, had := a.entered[p]
 	e, ok := r.Effect(now, a.file.Name, a.file.Reporters)
+	end := at.Add(e.Until.Sub(now))
 	if ok && a.never(p) {
 		ok = false
 		if !a.spared[p] {
@@ -89,13 +89,13 @@ func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
 			c.lift = append(c.lift, p)
 		}
 		if own != nil && !own.Manual && !own.End.IsZero() { // the fleet's ban was in the place of this host's
-			c.bans = append(c.bans, Ban{Prefix: p, For: time.Until(own.End), Why: own.Why})
+			c.bans = append(c.bans, Ban{Prefix: p, Until: own.End, Why: own.Why})
 		}
 	case !ok:
 		a.share.free(p)
 	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
 	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
-	case ok && (lifted || !had || until.IsZero() || (e.Until.Sub(now)-time.Until(until)).Abs() > slack):
+	case ok && (lifted || !had || until.IsZero() || end.Sub(until).Abs() > slack):
 		_, known := a.share.crowded[p]
 		if !a.share.take(p, e.Origin) {
 			if !known {
@@ -103,7 +103,7 @@ func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
 			}
 			return
 		}
-		c.bans = append(c.bans, Ban{Prefix: p, For: e.Until.Sub(now), Origin: e.Origin, Why: e.Reason})
+		c.bans = append(c.bans, Ban{Prefix: p, Until: end, Origin: e.Origin, Why: e.Reason})
 	}
 }
 
@@ -132,17 +132,14 @@ func (a *Agent) apply(ctx context.Context, c changes) error {
 	if err := a.unblock(ctx, c.lift, false); err != nil {
 		return err
 	}
-	return a.block(ctx, c.bans, c.at)
+	return a.block(ctx, c.bans)
 }
 
-// block enters bans, whose times count from at. A busy host is late with that.
-func (a *Agent) block(ctx context.Context, bans []Ban, at time.Time) error {
+func (a *Agent) block(ctx context.Context, bans []Ban) error {
 	if len(bans) == 0 {
 		return nil
 	}
-	asked := time.Now()
 	for i := range bans {
-		bans[i].For = max(bans[i].For-asked.Sub(at), time.Millisecond)
 		if bans[i].Origin != "" {
 			bans[i].Origin, bans[i].Why = a.texts.of(bans[i].Origin, bans[i].Why)
 		}
@@ -170,7 +167,7 @@ func (a *Agent) block(ctx context.Context, bans []Ban, at time.Time) error {
 			}
 		case b.Origin != "":
 			a.counts.Received++
-			a.entered[b.Prefix] = asked.Add(b.For)
+			a.entered[b.Prefix] = b.Until
 		}
 	}
 	return nil
