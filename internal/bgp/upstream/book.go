@@ -124,8 +124,10 @@ func (p *pages) plan(u *policy.Upstream, r Request, now time.Time) (wire.Announc
 			continue
 		}
 		if other.Key() == a.Key() {
-			a.Start, a.Hold, a.Owner = other.Start, other.Hold, other.Owner
-			a.End = later(a.End, other.End)
+			if !r.Now || other.Out(now) { // else it waits, and goes out now
+				a.Start, a.Hold, a.Owner = other.Start, other.Hold, other.Owner
+				a.End = later(a.End, other.End)
+			}
 			continue
 		}
 		for _, peer := range u.Peers {
@@ -153,8 +155,8 @@ func later(a, b time.Time) time.Time {
 	return a.Round(0)
 }
 
-// Withdraw ends announcements that match. Before its minimum hold one is ended only when that is insisted on: else it ends then. It
-// returns those that have ended, and those that will.
+// Withdraw ends announcements that match. Before its minimum hold one is ended only when that is insisted on: else it ends then. One that
+// still waits does not go out. It returns those that have ended, and those that will.
 func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool, insist bool, now time.Time) (gone, held []wire.Announcement, err error) {
 	err = b.locked(ctx, func(p *pages) (bool, error) {
 		p.end(now)
@@ -163,7 +165,7 @@ func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool,
 			if !match(a) {
 				continue
 			}
-			if a.Hold.After(now) && !insist {
+			if a.Out(now) && a.Hold.After(now) && !insist {
 				a.End = a.Hold
 				held = append(held, *a)
 				continue
@@ -171,8 +173,9 @@ func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool,
 			gone = append(gone, *a)
 		}
 		for _, a := range gone {
-			p.remove(a.Key())
-			p.ended(a.Key(), now)
+			if p.remove(a.Key()); a.Out(now) { // one that waited has not come and gone
+				p.ended(a.Key(), now)
+			}
 		}
 		return len(gone)+len(held) > 0, nil
 	})

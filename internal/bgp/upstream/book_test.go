@@ -71,10 +71,22 @@ func TestBook(t *testing.T) {
 		ended = a.End
 		at = a.End.Add(time.Second)
 	}
+	if a = must(request("192.0.2.7/32", time.Minute)); a.Out(at) {
+		t.Fatalf("it does not wait: %+v", a)
+	}
+	if gone, held, err := b.Withdraw(ctx, all, false, at.Add(time.Second)); err != nil || len(gone) != 1 || len(held) != 0 {
+		t.Errorf("one that waits is withdrawn: %v %v %v", gone, held, err)
+	}
+	if list, err := b.List(ctx, a.Start); err != nil || len(list) != 0 {
+		t.Errorf("one that was withdrawn while it waited goes out: %v %v", list, err)
+	}
+	if again := must(request("192.0.2.7/32", time.Minute)); again.Start != a.Start {
+		t.Errorf("one that never went out counts as one that came and went: it waits until %v, and not until %v", again.Start, a.Start)
+	}
 	insists := request("192.0.2.7/32", time.Minute)
 	insists.Now = true
-	if a = must(insists); a.Start != at {
-		t.Errorf("a person who insists waits until %v", a.Start)
+	if a = must(insists); a.Start != at || a.End != at.Add(time.Minute) {
+		t.Errorf("a person who insists waits until %v, and it lasts until %v", a.Start, a.End)
 	}
 	at = a.End.Add(61 * time.Minute)
 	if a = must(request("192.0.2.7/32", time.Minute)); a.Start != at {

@@ -51,7 +51,8 @@ type Nodes struct {
 
 // JoinRequest is what a node with an invitation sends.
 type JoinRequest struct {
-	Key string `json:"key"` // public
+	Key    string `json:"key"`    // public
+	Secret string `json:"secret"` // of the invitation: a connection can be older than the one that holds now
 }
 
 // JoinAnswer is what it gets.
@@ -142,8 +143,11 @@ func (h *Hub) join(m *nats.Msg) {
 	was, seq := h.members.get(name)
 	switch {
 	case was.State == Joined && was.Key == r.Key:
-	case was.State != Invited:
+	case was.State == Joined:
 		respond(m, JoinAnswer{Error: "the invitation has been used"})
+		return
+	case !h.members.invited(name, r.Secret, time.Now()):
+		respond(m, JoinAnswer{Error: "the invitation has ended, or another has taken its place"})
 		return
 	default:
 		if other, ok := h.members.holder(r.Key); ok && other != name {

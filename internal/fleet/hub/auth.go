@@ -28,7 +28,8 @@ type authenticator struct {
 
 	mu     sync.Mutex
 	server *server.Server
-	open   map[string][]uint64 // connections by name of the node
+	open   map[string][]uint64  // connections by name of the node
+	closed map[string]time.Time // until when a node may not connect
 }
 
 // Check admits a client, and gives it its permissions: nodes publish below their own subject only.
@@ -45,7 +46,7 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	name, ok := a.members.named(o.Nkey)
-	if !ok {
+	if !ok || a.isShut(name, time.Now()) {
 		return false
 	}
 	c.RegisterUser(&server.User{Username: name, Permissions: permissions(wire.NodePermissions(name))})
@@ -112,6 +113,32 @@ func (a *authenticator) connected(name string) bool {
 func (a *authenticator) disconnect(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.end(name)
+}
+
+// shut ends all connections of a node, and takes none until a time. It reports false when that is so already, or nobody connects here.
+func (a *authenticator) shut(name string, until time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.server == nil || time.Now().Before(a.closed[name]) {
+		return false
+	}
+	a.closed[name] = until
+	a.end(name)
+	return true
+}
+
+func (a *authenticator) isShut(name string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Before(a.closed[name]) {
+		return true
+	}
+	delete(a.closed, name)
+	return false
+}
+
+func (a *authenticator) end(name string) {
 	if a.server == nil {
 		return
 	}

@@ -78,7 +78,7 @@ func Start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error)
 		return nil, err
 	}
 	h = &Hub{config: c, log: log, members: newMembers(), offers: make(chan offer, 1024)}
-	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}}
+	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}, closed: map[string]time.Time{}}
 	ctx, h.stop = context.WithCancel(ctx)
 	h.ended = ctx.Done()
 	defer func(started *Hub) {
@@ -219,14 +219,14 @@ func (h *Hub) serve(ctx context.Context) error {
 	h.running.Go(func() { h.show(ctx) })
 	var errs []error
 	for subject, handle := range map[string]nats.MsgHandler{
-		wire.Nodes + ".*.ban":    h.offered,
-		wire.Nodes + ".*.sync":   h.asked,
+		wire.Nodes + ".*.ban":    h.bounded(h.offered),
+		wire.Nodes + ".*.sync":   h.bounded(h.asked),
 		wire.Join + ".*":         h.join,
 		adminSay:                 h.say,
 		adminInvite:              h.invite,
 		adminRevoke:              h.revoke,
 		adminView:                h.seen,
-		wire.Nodes + ".*.policy": h.policyAsked,
+		wire.Nodes + ".*.policy": h.bounded(h.policyAsked),
 	} {
 		_, err := h.conn.QueueSubscribe(subject, queue, handle)
 		errs = append(errs, err)
@@ -234,8 +234,8 @@ func (h *Hub) serve(ctx context.Context) error {
 	for subject, handle := range map[string]nats.MsgHandler{ // each hub takes these
 		adminNodes:                h.nodes,
 		adminPolicies:             h.policyStates,
-		wire.Nodes + ".*.state":   h.stateSaid,
-		wire.Nodes + ".*.summary": h.summarized,
+		wire.Nodes + ".*.state":   h.bounded(h.stateSaid),
+		wire.Nodes + ".*.summary": h.bounded(h.summarized),
 		wire.Views:                h.shown,
 	} {
 		_, err := h.conn.Subscribe(subject, handle)

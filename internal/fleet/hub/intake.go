@@ -23,14 +23,21 @@ const (
 	maxPrefixes = 1_000_000
 	syncRate    = 1.0 // requests of a node a second for what it has missed
 	syncBurst   = 10
+
+	messageRate  = nodeRate + 1000 // messages a second of one node: an offer has a statement at least
+	messageBurst = nodeBurst
 )
+
+// floodWait is for how long a node that sends more messages is disconnected.
+const floodWait = time.Minute
 
 // rates are the allowances of nodes.
 type rates struct {
-	mu     sync.Mutex
-	said   map[string]*merge.Allowance
-	syncs  map[string]*merge.Allowance
-	sights map[string]*merge.Allowance
+	mu       sync.Mutex
+	said     map[string]*merge.Allowance
+	syncs    map[string]*merge.Allowance
+	sights   map[string]*merge.Allowance
+	messages map[string]*merge.Allowance
 }
 
 func (r *rates) take(of *map[string]*merge.Allowance, node string, a merge.Allowance, now time.Time, n int) bool {
@@ -49,6 +56,10 @@ func (r *rates) statements(node string, now time.Time, n int) bool {
 	return r.take(&r.said, node, merge.Allowance{Rate: nodeRate, Burst: nodeBurst}, now, n)
 }
 
+func (r *rates) message(node string, now time.Time) bool {
+	return r.take(&r.messages, node, merge.Allowance{Rate: messageRate, Burst: messageBurst}, now, 1)
+}
+
 func (r *rates) sync(node string, now time.Time) bool {
 	return r.take(&r.syncs, node, merge.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1)
 }
@@ -57,8 +68,8 @@ func (r *rates) sync(node string, now time.Time) bool {
 func (r *rates) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if max(len(r.said), len(r.syncs), len(r.sights)) > 100_000 {
-		r.said, r.syncs, r.sights = nil, nil, nil
+	if max(len(r.said), len(r.syncs), len(r.sights), len(r.messages)) > 100_000 {
+		r.said, r.syncs, r.sights, r.messages = nil, nil, nil, nil
 	}
 }
 
@@ -70,6 +81,22 @@ type offer struct {
 	outcomes []wire.Outcome
 	text     string
 	done     chan<- []wire.Outcome // takes the outcomes when somebody within the hub waits for them; nil: nobody does
+}
+
+// bounded hands on the messages of nodes. All nodes share a subscription, and the messages of one that floods it would take the places of
+// others' messages. So that node is disconnected for a while. With an existing cluster its messages are dropped alone.
+func (h *Hub) bounded(handle nats.MsgHandler) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		node, err := wire.NodeOf(m.Subject)
+		if err != nil {
+			return
+		}
+		if h.rates.message(node, time.Now()) {
+			handle(m)
+		} else if h.auth.shut(node, time.Now().Add(floodWait)) {
+			h.log(fmt.Sprintf("node %s sends more than %d messages a second: it is disconnected for %v", node, messageRate, floodWait))
+		}
+	}
 }
 
 // sender is the node that sent a request. It is an error when the answer would go to anybody else: the hub may publish where the

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestOneKeyOneNode(t *testing.T) {
 		t.Cleanup(c.Close)
 		conns = append(conns, c)
 	}
-	m, err := conns[maxConnections].Request(wire.Join+".c", []byte(`{"key":"`+key+`"}`), time.Minute)
+	m, err := conns[maxConnections].Request(wire.Join+".c", []byte(`{"key":"`+key+`","secret":"s"}`), time.Minute)
 	if err != nil || string(m.Data) != `{"error":"another node has this key"}` {
 		t.Errorf("the join of another's key: %v %s", err, m.Data)
 	}
@@ -121,4 +122,69 @@ func TestOneKeyOneNode(t *testing.T) {
 			t.Fatalf("%d connections of one invitation are open", len(conns))
 		}
 	}
+}
+
+// TestOldInvitation has somebody who knows an invitation connect with it, and keep the connection while the invitation ends, another takes its
+// place, and the node is revoked. The connection joins nobody then. The node itself may ask again for an answer that was lost.
+func TestOldInvitation(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	invite := func(secret string, holds time.Duration) {
+		t.Helper()
+		_, seq := h.members.get("c")
+		if err := h.update(Member{Name: "c", State: Invited, Secret: hashed(secret), Expires: time.Now().Add(holds)}, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect := func(secret string) *nats.Conn {
+		t.Helper()
+		c, err := nats.Connect("", nats.InProcessServer(h.server), nats.UserInfo("join.c", secret), nats.CustomInboxPrefix(wire.Inbox("join_c")), nats.NoReconnect())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	joins := func(c *nats.Conn, key, secret string) string {
+		t.Helper()
+		body, _ := json.Marshal(JoinRequest{key, secret})
+		m, err := c.Request(wire.Join+".c", body, time.Minute)
+		a := JoinAnswer{}
+		if err == nil {
+			err = json.Unmarshal(m.Data, &a)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Error
+	}
+	invite("first", time.Hour)
+	thief, evil := connect("first"), newPublicKey(t)
+	refused := func(what string) {
+		t.Helper()
+		for _, secret := range []string{"first", ""} {
+			if why := joins(thief, evil, secret); why == "" || h.members.joined("c") {
+				t.Errorf("%s: an old connection joins with the secret %q", what, secret)
+			}
+		}
+	}
+	invite("first", -time.Second)
+	refused("the invitation has ended")
+	invite("second", time.Hour)
+	refused("another invitation has taken its place")
+	own, key := connect("second"), newPublicKey(t)
+	for range 2 {
+		if why := joins(own, key, "second"); why != "" || !h.members.joined("c") {
+			t.Fatalf("the node itself does not join: %s", why)
+		}
+	}
+	if why := joins(own, evil, "second"); why != "the invitation has been used" {
+		t.Errorf("a second key with the same invitation: %q", why)
+	}
+	m, seq := h.members.get("c")
+	m.State, m.Secret = Revoked, ""
+	if err := h.update(m, seq); err != nil {
+		t.Fatal(err)
+	}
+	refused("the node was revoked")
 }

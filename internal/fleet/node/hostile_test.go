@@ -140,6 +140,41 @@ func TestHostileNode(t *testing.T) {
 	}
 }
 
+// TestFloodingNode has a node of the fleet send messages as fast as it can, of each kind. The hub ends its connection, and takes no other for
+// a while. What a real node bans meanwhile comes to another.
+func TestFloodingNode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b := f.join("a"), f.join("b")
+	a.ban("198.51.100.1/32", time.Hour)
+	eventually(t, "b drops what a bans", func() bool { return b.drops("198.51.100.1/32") })
+	for name, body := range map[string][]byte{"ban": {1, 0}, "sync": {9}, "summary": nil, "state": []byte("{"), "policy": {1}} {
+		evil := f.hostile("evil-" + name)
+		banned := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(len(name))}), 32).String()
+		a.ban(banned, time.Hour)
+		ended := false
+		for deadline := time.Now().Add(time.Minute); !ended && time.Now().Before(deadline); ended = evil.IsClosed() {
+			for range 1000 {
+				_ = evil.PublishRequest("fw.node.evil-"+name+"."+name, wire.Inbox("evil-"+name)+".x", body)
+			}
+		}
+		if !ended {
+			t.Fatalf("a node that floods %s is not disconnected", name)
+		}
+		eventually(t, "b drops what a bans in a flood of "+name, func() bool { return b.drops(banned) })
+		if name != "ban" {
+			continue
+		}
+		if again, err := evil.Opts.Connect(); err == nil {
+			again.Close()
+			t.Error("a node that flooded the hub is connected again at once")
+		}
+	}
+	if !a.agent.Status().Connected || !b.agent.Status().Connected {
+		t.Error("a node that floods nothing is disconnected")
+	}
+}
+
 // TestHostileSight has a node of the fleet that says what others see, and what the fleet sees, and says of itself what cannot be, or what is
 // not. It changes its own row, and what it adds elsewhere has its name.
 func TestHostileSight(t *testing.T) {

@@ -139,7 +139,7 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 		return a, &FileError{fmt.Sprintf("no hub can be reached at %s: %v", strings.Join(i.Hubs, ", "), err), "see whether a hub runs there, and whether a firewall is between"}
 	}
 	defer conn.Close()
-	text, err := json.Marshal(map[string]string{"key": key})
+	text, err := json.Marshal(map[string]string{"key": key, "secret": i.Secret})
 	if err != nil {
 		return a, err
 	}
