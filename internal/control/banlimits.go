@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/policy"
@@ -33,25 +34,25 @@ type BanLimit struct {
 // BanLimits reads the limits with `ban` of the policy that runs, and opens the offences against them, unless known is the key of that
 // policy. All results are nil if nothing runs or no limit bans.
 func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, offences *datapath.Offences, err error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	defer l.close()
-	g := l.generations[0]
-	m := g.manifest
-	if g.program == nil || m.BanningRule() == "" {
+	defer l.Close()
+	g := l.Generations[0]
+	m := g.Manifest
+	if g.Program == nil || m.BanningRule() == "" {
 		return nil, nil, nil
 	}
-	b = &BanLimits{Key: m.Key, Generation: g.number, Policy: m.File, Spared: slices.Concat(m.Never, m.Operators)}
+	b = &BanLimits{Key: m.Key, Generation: g.Number, Policy: m.File, Spared: slices.Concat(m.Never, m.Operators)}
 	for _, limit := range m.Limits {
 		b.Limits = append(b.Limits, BanLimit{limit.Rule, limit.Ban})
 	}
 	if m.Key != known {
-		offences, err = g.program.Offences()
+		offences, err = g.Program.Offences()
 	}
 	return b, offences, err
 }
@@ -86,12 +87,12 @@ type Wishes struct {
 // Wishes reads those of the policy that runs.
 func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
 	return in.Asked.Of(func() (w Wishes, err error) {
-		l, err := in.open(ctx)
+		l, err := generation.Find(ctx, in.Dir)
 		if err != nil {
 			return w, err
 		}
-		defer l.close()
-		m := l.generations[0].manifest
+		defer l.Close()
+		m := l.Generations[0].Manifest
 		w = Wishes{
 			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(ruleset.KindIptables) != nil,
 			Spared: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
@@ -105,12 +106,12 @@ func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
 
 // DynamicSet is a dynamic set of the policy that runs, where "" stands for the only one, or bans.
 func (in Instance) DynamicSet(ctx context.Context, name string) (manifest.Set, error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return manifest.Set{}, err
 	}
-	defer l.close()
-	return dynamicset.Named(l.generations[0].manifest, name)
+	defer l.Close()
+	return dynamicset.Named(l.Generations[0].Manifest, name)
 }
 
 // DaemonSettings is what the policy that runs says of the daemon.

@@ -9,8 +9,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/dynamicset"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // Fill is how full a set is after a change.
@@ -58,30 +59,6 @@ func (in Instance) UnblockOf(ctx context.Context, set string, of dynamicset.Owne
 	})
 }
 
-// banSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses is
-// not entered elsewhere.
-func (l *live) banSets(ctx context.Context, g *generation, e manifest.Set) (sets []dynamicset.Set, err error) {
-	if g.program != nil {
-		dynamic, err := dynamicset.Open(g.program)
-		if err != nil {
-			return nil, err
-		}
-		if dynamic != nil {
-			sets = append(sets, dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e))
-		}
-	}
-	for _, p := range g.manifest.Rulesets {
-		if names, ok := p.Sets[e.Name]; ok {
-			t, err := l.tool(ctx, p.Kind)
-			if err != nil {
-				return nil, err
-			}
-			sets = append(sets, dynamicset.NewFilterSet(t, p, names, e))
-		}
-	}
-	return sets, nil
-}
-
 // setChange is a change of a set, and its record for the next boot.
 type setChange struct {
 	do      func(dynamicset.Set) (dynamicset.Outcome, error)
@@ -93,8 +70,8 @@ func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fil
 	err = in.change(ctx, func(l *live) error {
 		var o dynamicset.Outcome
 		// The generation in force comes last, and its answer counts: others may lack the set, or the entries.
-		for _, g := range l.all() {
-			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.generations[0] {
+		for _, g := range l.All() {
+			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.Generations[0] {
 				return err
 			}
 		}
@@ -107,12 +84,12 @@ func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fil
 	return fill, err
 }
 
-func (l *live) changeIn(ctx context.Context, g *generation, name string, do func(dynamicset.Set) (dynamicset.Outcome, error)) (fill Fill, first dynamicset.Outcome, err error) {
-	e, err := dynamicset.Named(g.manifest, name)
+func (l *live) changeIn(ctx context.Context, g *generation.Generation, name string, do func(dynamicset.Set) (dynamicset.Outcome, error)) (fill Fill, first dynamicset.Outcome, err error) {
+	e, err := dynamicset.Named(g.Manifest, name)
 	if err != nil {
 		return fill, first, err
 	}
-	sets, err := l.banSets(ctx, g, e)
+	sets, err := l.DynamicSets(ctx, g, e)
 	if err != nil {
 		return fill, first, err
 	}
@@ -120,7 +97,7 @@ func (l *live) changeIn(ctx context.Context, g *generation, name string, do func
 	for i, s := range sets {
 		o, err := do(s)
 		if i > 0 {
-			err = unlessAbsent(err)
+			err = netfilter.UnlessAbsent(err)
 		}
 		if err != nil {
 			return fill, first, err
@@ -135,38 +112,25 @@ func (l *live) changeIn(ctx context.Context, g *generation, name string, do func
 	return fill, first, nil
 }
 
-// count is how many entries a dynamic set has.
-func (l *live) count(ctx context.Context, g *generation, e manifest.Set) (int, error) {
-	if e.Local && g.program == nil {
-		own, err := hostfacts.OwnAddresses()
-		return len(own), err
-	}
-	sets, err := l.banSets(ctx, g, e)
-	if err != nil || len(sets) == 0 {
-		return 0, err
-	}
-	return sets[0].Count(ctx)
-}
-
 // Blocked lists the entries of a dynamic set, "" for all, by address.
 func (in Instance) Blocked(ctx context.Context, set string) ([]dynamicset.Blocked, error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
-	g := l.generations[0]
+	defer l.Close()
+	g := l.Generations[0]
 	if set != "" {
-		if _, err := dynamicset.Named(g.manifest, set); err != nil {
+		if _, err := dynamicset.Named(g.Manifest, set); err != nil {
 			return nil, err
 		}
 	}
 	var all []dynamicset.Blocked
-	for _, e := range g.manifest.Sets {
+	for _, e := range g.Manifest.Sets {
 		if e.Dynamic < 0 || e.Local || set != "" && e.Name != set {
 			continue
 		}
-		list, err := l.entries(ctx, g, e)
+		list, err := l.Entries(ctx, g, e)
 		if err != nil {
 			return nil, err
 		}
@@ -180,27 +144,18 @@ func (in Instance) Blocked(ctx context.Context, set string) ([]dynamicset.Blocke
 
 // EachBlocked hands out the entries of a dynamic set, in any order.
 func (in Instance) EachBlocked(ctx context.Context, set string, fn func(dynamicset.Blocked)) error {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	e, err := dynamicset.Named(l.generations[0].manifest, set)
+	defer l.Close()
+	e, err := dynamicset.Named(l.Generations[0].Manifest, set)
 	if err != nil {
 		return err
 	}
-	sets, err := l.banSets(ctx, l.generations[0], e)
+	sets, err := l.DynamicSets(ctx, l.Generations[0], e)
 	if err != nil || len(sets) == 0 {
 		return err
 	}
 	return sets[0].Each(ctx, fn)
-}
-
-// entries lists what a dynamic set of a generation holds, in any order.
-func (l *live) entries(ctx context.Context, g *generation, e manifest.Set) ([]dynamicset.Blocked, error) {
-	sets, err := l.banSets(ctx, g, e)
-	if err != nil || len(sets) == 0 {
-		return nil, err
-	}
-	return sets[0].List(ctx)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -16,7 +17,7 @@ func (l *loaded) keepConnections(context.Context) error {
 		return nil
 	}
 	if l.running.generation != nil {
-		if err := l.program.CarryStates(l.running.inherits.States, l.manifest.Staying(l.running.generation.manifest)); err != nil {
+		if err := l.program.CarryStates(l.running.inherits.States, l.manifest.Staying(l.running.generation.Manifest)); err != nil {
 			return err
 		}
 	}
@@ -35,11 +36,11 @@ func know(open func() (*datapath.Flows, error), m *manifest.Manifest) error {
 
 // rejoin adds the connections that were made since to a generation that is returned to. Otherwise a packet would have to ask for each of
 // them, which an ACK flood can delay. So an error does not prevent the return.
-func (g *generation) rejoin() error {
-	if g == nil || g.program == nil {
+func rejoin(g *generation.Generation) error {
+	if g == nil || g.Program == nil {
 		return nil
 	}
-	return know(g.program.Flows, g.manifest)
+	return know(g.Program.Flows, g.Manifest)
 }
 
 // A handshake with a cookie ends within a roundTrip, except for losses. Protections that end rest for longer than that: they answer no SYN
@@ -51,18 +52,18 @@ const (
 
 // windDown stops the protections of a generation that the next one lacks (nil: it has none) from answering SYNs, and waits for the cookies
 // that were sent: after the change no program could check them.
-func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) error {
-	if g == nil || g.program == nil {
+func windDown(ctx context.Context, g *generation.Generation, next *manifest.Manifest) error {
+	if g == nil || g.Program == nil {
 		return nil
 	}
 	stay := map[int]bool{}
 	if next != nil {
-		for _, then := range next.Staying(g.manifest) {
+		for _, then := range next.Staying(g.Manifest) {
 			stay[then] = true
 		}
 	}
 	var ending []int
-	for i := range g.manifest.Protections {
+	for i := range g.Manifest.Protections {
 		if !stay[i] {
 			ending = append(ending, i)
 		}
@@ -70,7 +71,7 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 	if ending == nil {
 		return nil
 	}
-	answered, err := g.program.Rest(ending, Resting)
+	answered, err := g.Program.Rest(ending, Resting)
 	if !answered || err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 // is no error if nothing is loaded.
 func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 	err = in.change(ctx, func(l *live) (err error) {
-		rotated, err = l.state.RotateKeys()
+		rotated, err = l.State.RotateKeys()
 		return err
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {

@@ -10,8 +10,8 @@
 //     keepbans.go, netfilter.go with internal/ruleset), session.go whether it would cut the operator off, install.go what decides from then on
 //     (installtrial.go; strict.go, with internal/strict).
 //   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
-//   - live.go: what runs, as the kernel says; status.go, explain.go and probe.go report it; block.go changes its dynamic sets
-//     (internal/dynamicset); counted.go reads its counters (internal/counts).
+//   - live.go: what runs, as the kernel says (internal/generation); status.go, explain.go and probe.go report it; block.go changes its
+//     dynamic sets (internal/dynamicset).
 //   - temporary.go: rules beside the policy (internal/temporary); handout.go: samples, for internal/captured.
 //   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
 //   - types.go: types of other packages under the names that callers use.

@@ -71,14 +71,14 @@ func (l *loaded) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 
 // copySet copies the entries of the set of the same name from the XDP program before. done is false if there is none.
 func (l *loaded) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err error) {
-	if l.running.generation == nil || l.running.generation.program == nil || l.running.foreign != nil {
+	if l.running.generation == nil || l.running.generation.Program == nil || l.running.foreign != nil {
 		return false, nil
 	}
-	was, ok := l.running.generation.manifest.Set(s.Name)
+	was, ok := l.running.generation.Manifest.Set(s.Name)
 	if !ok || was.Dynamic < 0 {
 		return false, nil
 	}
-	before, err := dynamicset.Open(l.running.generation.program)
+	before, err := dynamicset.Open(l.running.generation.Program)
 	if before == nil || err != nil {
 		return true, err
 	}
@@ -95,8 +95,8 @@ func (l *loaded) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err e
 func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err error) {
 	err = in.change(ctx, func(l *live) error {
 		var errs []error
-		for _, g := range l.all() { // the one that decides last: its changes are reported
-			added, removed, err = g.refreshLocal()
+		for _, g := range l.All() { // the one that decides last: its changes are reported
+			added, removed, err = g.RefreshLocal()
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
@@ -105,20 +105,4 @@ func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err er
 		return 0, 0, nil
 	}
 	return added, removed, err
-}
-
-func (g *generation) refreshLocal() (added, removed int, err error) {
-	if g.program == nil {
-		return 0, 0, nil
-	}
-	dynamic, err := dynamicset.Open(g.program)
-	if err != nil || dynamic == nil {
-		return 0, 0, err
-	}
-	for _, e := range g.manifest.Sets {
-		if e.Local {
-			return dynamicset.UpdateLocal(dynamic, e.Dynamic)
-		}
-	}
-	return 0, 0, nil
 }

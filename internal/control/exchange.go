@@ -9,6 +9,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -18,8 +19,8 @@ import (
 
 // Live lists the sets of the policy that runs whose content is exchanged; none when nothing runs.
 func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
-	err = in.reading(ctx, func(l *live) error {
-		sets = l.generations[0].manifest.Live
+	err = in.reading(ctx, func(l *generation.Live) error {
+		sets = l.Generations[0].Manifest.Live
 		return nil
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -33,20 +34,20 @@ func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
 // or database has changed. It returns the exchanged sets, and ErrChanged if another policy runs by now or one is on trial. A set that
 // cannot be read, or that is held (lists.HeldError), keeps its content: the error names it, and the others are exchanged.
 func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchanged, err error) {
-	var g *generation
-	err = in.reading(ctx, func(l *live) error {
-		if l.trial == nil && len(l.generations) == 1 {
-			g = l.generations[0]
+	var g *generation.Generation
+	err = in.reading(ctx, func(l *generation.Live) error {
+		if l.Trial == nil && len(l.Generations) == 1 {
+			g = l.Generations[0]
 		}
 		return nil
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil, nil
 	}
-	if err != nil || g == nil || len(g.manifest.Live) == 0 {
+	if err != nil || g == nil || len(g.Manifest.Live) == 0 {
 		return nil, err
 	}
-	next, errRead := lists.Changed(in.Feeds, g.manifest, all)
+	next, errRead := lists.Changed(in.Feeds, g.Manifest, all)
 	x := &exchange{of: g, Change: next}
 	if len(next.Content) > 0 {
 		err = in.change(ctx, func(l *live) error { return x.run(context.WithoutCancel(ctx), l) })
@@ -59,7 +60,7 @@ func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchan
 
 // exchange is a change of the contents of sets of a generation.
 type exchange struct {
-	of *generation
+	of *generation.Generation
 	*lists.Change
 	held error // says which sets stay as they are
 }
@@ -68,29 +69,29 @@ type exchange struct {
 // then into XDP. If the process dies in between, or XDP refuses, the manifest still has the old contents, and the next exchange completes
 // the change.
 func (x *exchange) run(ctx context.Context, l *live) error {
-	if l.trial != nil || len(l.generations) != 1 || l.generations[0].number != x.of.number ||
-		l.generations[0].manifest.Source != x.of.manifest.Source {
+	if l.Trial != nil || len(l.Generations) != 1 || l.Generations[0].Number != x.of.Number ||
+		l.Generations[0].Manifest.Source != x.of.Manifest.Source {
 		return ErrChanged
 	}
-	x.of = l.generations[0]
-	c, err := readSource(l.state, x.of)
+	x.of = l.Generations[0]
+	c, err := readSource(l.State, x.of)
 	if err == nil && c == nil {
 		err = errors.New("what the policy was compiled from is not kept: apply it again")
 	}
 	if err != nil {
 		return err
 	}
-	if err := x.of.foreign(); err != nil { // here, so that netfilter stays as it is, too
+	if err := x.of.Foreign(); err != nil { // here, so that netfilter stays as it is, too
 		return err
 	}
-	if x.held = x.Hold(x.of.manifest, c.Program); len(x.Content) == 0 {
+	if x.held = x.Hold(x.of.Manifest, c.Program); len(x.Content) == 0 {
 		return nil
 	}
 	c = c.with(x.Applied(c.Program))
 	if err := x.netfilter(ctx, l, c); err != nil {
 		return err
 	}
-	m := *x.of.manifest
+	m := *x.of.Manifest
 	m.Live, m.Sets = x.Next, slices.Clone(m.Sets)
 	for i := range m.Sets {
 		if l := m.LiveOf(m.Sets[i].Name); l != nil {
@@ -101,15 +102,15 @@ func (x *exchange) run(ctx context.Context, l *live) error {
 	if m.Source, source, err = sourceOf(c, c.found); err != nil {
 		return err
 	}
-	if x.of.program != nil {
+	if x.of.Program != nil {
 		return l.renew(x.of, c, &m, map[datapath.Note][]byte{datapath.NoteSource: source})
 	}
-	return errors.Join(l.state.SetNote(x.of.number, datapath.NoteSource, source), l.rewrite(x.of, &m))
+	return errors.Join(l.State.SetNote(x.of.Number, datapath.NoteSource, source), l.rewrite(x.of, &m))
 }
 
 // netfilter exchanges the elements of the sets that rules in netfilter ask.
 func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
-	for _, p := range x.of.manifest.Rulesets {
+	for _, p := range x.of.Manifest.Rulesets {
 		all := p.LiveElements(c.Program)
 		elements := map[string][]netfilter.Element{}
 		for set := range x.Content {
@@ -121,7 +122,7 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 		if len(elements) == 0 {
 			continue
 		}
-		t, err := l.tool(ctx, p.Kind)
+		t, err := l.Tool(ctx, p.Kind)
 		if err == nil {
 			err = t.Exchange(ctx, p, elements)
 		}
@@ -133,7 +134,7 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 }
 
 // renew replaces the program of a generation by one made from c and the temporary rules of m, with all that the old one has collected.
-func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
+func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
 	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}
@@ -143,7 +144,7 @@ func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map
 	for _, g := range m.Guards {
 		o.GuardSlots = append(o.GuardSlots, g.Slot)
 	}
-	known, err := manifestsIn(l.state)
+	known, err := manifestsIn(l.State)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map
 		return err
 	}
 	m.Form = generated.Form
-	loaded, err := g.program.LoadRenewal(&generated.Image)
+	loaded, err := g.Program.LoadRenewal(&generated.Image)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	err = l.state.Renew(g.number, loaded, text, notes)
+	err = l.State.Renew(g.Number, loaded, text, notes)
 	if errors.Is(err, datapath.ErrNotSettled) {
 		return ErrChanged
 	}
@@ -187,7 +188,7 @@ func (l *live) clear(slots []uint32) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	counters, err := l.state.Counters()
+	counters, err := l.State.Counters()
 	if err != nil {
 		return err
 	}

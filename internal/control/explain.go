@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -120,13 +121,13 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 // Explain asks the policy that runs for its decision about a packet: the XDP program itself, and a copy of the rules in netfilter in a
 // network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP count as they stand.
 func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return Explanation{}, err
 	}
-	defer l.close()
-	g := l.generations[0]
-	m := g.manifest
+	defer l.Close()
+	g := l.Generations[0]
+	m := g.Manifest
 	e := Explanation{Packet: spec.String(), Policy: m.File}
 	if spec.Packet().Value[packet.Verified] == 1 {
 		return Explanation{}, &ProbeError{
@@ -134,8 +135,8 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			"leave verified out, or ask `floodwall explain` with the policy file",
 		}
 	}
-	if g.program != nil {
-		answer, err := g.program.Ask(m.Key, spec.Frame())
+	if g.Program != nil {
+		answer, err := g.Program.Ask(m.Key, spec.Frame())
 		if err != nil {
 			return Explanation{}, err
 		}
@@ -149,12 +150,12 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			return e, nil
 		}
 	}
-	return l.probeNetfilter(ctx, g, spec, e)
+	return probeNetfilter(ctx, g, spec, e)
 }
 
 // protectedBy adds the state of the protection of the rule that decides, if it has one.
-func (e *Explanation) protectedBy(g *generation) error {
-	i := slices.IndexFunc(g.manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
+func (e *Explanation) protectedBy(g *generation.Generation) error {
+	i := slices.IndexFunc(g.Manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
 	if i < 0 {
 		return nil
 	}
@@ -162,7 +163,7 @@ func (e *Explanation) protectedBy(g *generation) error {
 	if err := s.reportProtections(g); err != nil {
 		return err
 	}
-	p := s.Protections[g.manifest.Rules[i].Protect-1]
+	p := s.Protections[g.Manifest.Rules[i].Protect-1]
 	e.Protection, e.Always, e.Active = p.Service, p.Always, &p.Active
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -34,11 +35,11 @@ func (s *Status) guards(m *manifest.Manifest, c *counts.Counts) {
 }
 
 // verified reports the number of verified clients.
-func (s *Status) verified(g *generation) error {
-	if g.program == nil || len(g.manifest.Guards) == 0 {
+func (s *Status) verified(g *generation.Generation) error {
+	if g.Program == nil || len(g.Manifest.Guards) == 0 {
 		return nil
 	}
-	clients, most, err := g.program.VerifiedClients()
+	clients, most, err := g.Program.VerifiedClients()
 	if err == nil && most > 1 { // else no guard asks
 		s.Verified = &VerifiedStatus{clients, most}
 	}

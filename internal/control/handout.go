@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -19,26 +20,26 @@ type Handout struct {
 
 // Handout is nil when the known generation runs; 0 is none. Without samples of all packets, traffic returns datapath.ErrNoTraffic.
 func (in Instance) Handout(ctx context.Context, traffic bool, known int) (*Handout, error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return nil, err
 	}
-	g := l.generations[0]
-	h := &Handout{Generation: g.number, Manifest: g.manifest, program: g.program, traffic: traffic}
+	g := l.Generations[0]
+	h := &Handout{Generation: g.Number, Manifest: g.Manifest, program: g.Program, traffic: traffic}
 	switch {
-	case g.number == known:
+	case g.Number == known:
 		h = nil
-	case g.program == nil && traffic:
+	case g.Program == nil && traffic:
 		err = datapath.ErrNoTraffic
-	case g.program != nil && !traffic:
-		h.OneIn, err = g.program.Sampled()
+	case g.Program != nil && !traffic:
+		h.OneIn, err = g.Program.Sampled()
 	}
 	if h == nil || err != nil {
-		l.close()
+		l.Close()
 		return nil, err
 	}
-	l.generations = l.generations[1:]
-	l.close()
+	l.Generations = l.Generations[1:]
+	l.Close()
 	return h, nil
 }
 
@@ -52,4 +53,4 @@ func (h *Handout) Open() (*datapath.Samples, error) {
 }
 
 // Close ends the use of what was found.
-func (h *Handout) Close() error { (&generation{program: h.program}).close(); return nil }
+func (h *Handout) Close() error { (&generation.Generation{Program: h.program}).Close(); return nil }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
@@ -32,7 +33,7 @@ func (l *loaded) install(ctx context.Context) (*installed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	if err := l.running.generation.windDown(ctx, l.manifest); err != nil {
+	if err := windDown(ctx, l.running.generation, l.manifest); err != nil {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -63,12 +64,12 @@ func (i *installed) report() *Applied {
 // switchover is the change from one generation to the next where both XDP and netfilter may have a part in it.
 type switchover struct {
 	*loaded
-	text  []byte        // of the manifest
-	to    *installed    // what comes of it
-	trial time.Duration // of the policy, 0 for none
-	begin time.Time     // when the first ruleset was loaded, or would have been
-	base  *generation   // that returns if the new one is not confirmed, or nil
-	ended *generation   // whose trial this change ends, or nil
+	text  []byte                 // of the manifest
+	to    *installed             // what comes of it
+	trial time.Duration          // of the policy, 0 for none
+	begin time.Time              // when the first ruleset was loaded, or would have been
+	base  *generation.Generation // that returns if the new one is not confirmed, or nil
+	ended *generation.Generation // whose trial this change ends, or nil
 	old   map[ruleset.Kind]*ruleset.Ruleset
 	new   map[ruleset.Kind]*ruleset.Ruleset
 	tools map[ruleset.Kind]ruleset.Tool
@@ -81,7 +82,7 @@ func (s *switchover) run(ctx context.Context) error {
 		return err
 	}
 	if s.running.live != nil {
-		if err := s.in.retainProxy(ctx, s.running.live.manifests(), s.manifest); err != nil {
+		if err := s.in.retainProxy(ctx, s.running.live.Manifests(), s.manifest); err != nil {
 			return err
 		}
 	}
@@ -118,11 +119,11 @@ func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) 
 // stepBack puts the rulesets of the policy before a trial in force again, because a new policy replaces them. Those on trial decide too,
 // until XDP has changed. If the change fails after this, the trial is over.
 func (s *switchover) stepBack(ctx context.Context) error {
-	if s.ended == nil || s.base == nil || len(s.base.manifest.Rulesets) == 0 {
+	if s.ended == nil || s.base == nil || len(s.base.Manifest.Rulesets) == 0 {
 		return nil
 	}
 	s.done = append(s.done, func() error { return s.running.live.giveUp(ctx) })
-	for _, p := range s.ended.manifest.AllRulesets() {
+	for _, p := range s.ended.Manifest.AllRulesets() {
 		if old := s.old[p.Kind]; old != nil {
 			if err := s.tools[p.Kind].Release(ctx, p.Name, old.Name); err != nil {
 				return err
@@ -137,7 +138,7 @@ func (s *switchover) dropTried(ctx context.Context) error {
 	if s.ended == nil {
 		return nil
 	}
-	for _, p := range s.ended.manifest.AllRulesets() {
+	for _, p := range s.ended.Manifest.AllRulesets() {
 		if err := s.tools[p.Kind].Remove(ctx, p.Name); err != nil {
 			s.remain(p.Name, err)
 		}
@@ -147,10 +148,10 @@ func (s *switchover) dropTried(ctx context.Context) error {
 
 // dropEnded removes the record of the policy whose trial this change has ended, if it has one.
 func (s *switchover) dropEnded() error {
-	if s.ended == nil || s.ended.program != nil {
+	if s.ended == nil || s.ended.Program != nil {
 		return nil
 	}
-	return removeRecord(s.running.state, s.ended.number)
+	return removeRecord(s.running.state, s.ended.Number)
 }
 
 // prepare finds the tools, and removes remains of applies that died.
@@ -165,17 +166,17 @@ func (s *switchover) prepare(ctx context.Context) error {
 		used[k] = true
 	}
 	if s.running.live != nil {
-		for _, g := range s.running.live.all() {
-			for _, p := range s.running.live.rulesets(g) {
+		for _, g := range s.running.live.All() {
+			for _, p := range s.running.live.Rulesets(g) {
 				keep, used[p.Kind] = append(keep, p.Name), true
 			}
 		}
-		if s.base = s.running.live.base(); s.running.live.trial != nil {
-			s.ended = s.running.live.generations[0]
+		if s.base = s.running.live.Base(); s.running.live.Trial != nil {
+			s.ended = s.running.live.Generations[0]
 		}
 	}
 	if s.base != nil {
-		for _, p := range s.base.manifest.Rulesets {
+		for _, p := range s.base.Manifest.Rulesets {
 			s.old[p.Kind] = p
 		}
 	}
@@ -257,7 +258,7 @@ func (s *switchover) attach(ctx context.Context) error {
 	state := s.running.state
 	var devices []*datapath.Device
 	if s.move != nil {
-		devices, err = state.Replace(s.running.generation.number, s.program, s.text, to, ends)
+		devices, err = state.Replace(s.running.generation.Number, s.program, s.text, to, ends)
 	} else {
 		devices, err = state.Install(s.program, s.text, to, ends)
 	}
@@ -265,7 +266,7 @@ func (s *switchover) attach(ctx context.Context) error {
 		return err
 	}
 	if s.base != nil {
-		s.to.returns = s.base.number
+		s.to.returns = s.base.Number
 	}
 	if s.program != nil {
 		if !ends.IsZero() {
@@ -325,7 +326,7 @@ func (s *switchover) annotate(ctx context.Context) error {
 	}
 	more := s.running.counted.GoesOn(s.manifest)
 	if s.move != nil {
-		last, err := s.running.live.tallies(ctx, s.running.generation)
+		last, err := s.running.live.Counts(ctx, s.running.generation)
 		if err != nil {
 			return err
 		}
@@ -378,7 +379,7 @@ func (s *switchover) settle(ctx context.Context) error {
 		}
 	}
 	// After an old ruleset is removed, or XDP is confirmed that had no program before, nothing can be undone.
-	removed := s.program != nil && (s.base == nil || s.base.program == nil)
+	removed := s.program != nil && (s.base == nil || s.base.Program == nil)
 	for _, p := range s.manifest.AllRulesets() {
 		old := nameOf(s.old[p.Kind])
 		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, old))
@@ -404,7 +405,7 @@ func (s *switchover) finish(ctx context.Context) error {
 	}
 	before := 0
 	if s.base != nil {
-		before = s.base.number
+		before = s.base.Number
 	}
 	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.running.state, number, before), strictFor(s.running.state, s.manifest))
 }

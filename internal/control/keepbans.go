@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
@@ -22,7 +23,7 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 		return nil
 	}
 	banlog.Count(in.Bans, o.New)
-	e, err := dynamicset.Named(l.generations[0].manifest, set)
+	e, err := dynamicset.Named(l.Generations[0].Manifest, set)
 	if err != nil {
 		return nil
 	}
@@ -41,8 +42,8 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 
 // rewriteBans writes the file of bans anew from what the kernel holds, and from what it has lost.
 func (in Instance) rewriteBans(ctx context.Context, l *live) error {
-	m := l.generations[0].manifest
-	bans, err := l.bansFor(ctx, l.generations[0], l.generations[0])
+	m := l.Generations[0].Manifest
+	bans, err := l.BansFor(ctx, l.Generations[0], l.Generations[0])
 	if err != nil {
 		return err
 	}
@@ -55,25 +56,25 @@ func (in Instance) rewriteBans(ctx context.Context, l *live) error {
 
 // EachSet calls fn with each dynamic set of what runs, in each place where it is.
 func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	return l.eachSet(ctx, fn)
+	defer l.Close()
+	return eachSet(ctx, l, fn)
 }
 
 // EachSetLocked is EachSet under the lock: nobody else changes a set or the file of bans meanwhile.
 func (in Instance) EachSetLocked(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
-	return in.change(ctx, func(l *live) error { return l.eachSet(ctx, fn) })
+	return in.change(ctx, func(l *live) error { return eachSet(ctx, l.Live, fn) })
 }
 
-func (l *live) eachSet(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
-	for _, e := range l.generations[0].manifest.Sets {
+func eachSet(ctx context.Context, l *generation.Live, fn func(manifest.Set, dynamicset.Set) error) error {
+	for _, e := range l.Generations[0].Manifest.Sets {
 		if e.Dynamic < 0 || e.Local {
 			continue
 		}
-		sets, err := l.banSets(ctx, l.generations[0], e)
+		sets, err := l.DynamicSets(ctx, l.Generations[0], e)
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 	}
 	l, err := openLive(ctx, state)
 	if err == nil {
-		defer l.close()
+		defer l.Close()
 		err = in.rewriteBans(ctx, l)
 	}
 	if err != nil {
@@ -127,7 +128,7 @@ func (l *loaded) loadBans() {
 			continue
 		}
 		if l.running.generation != nil && l.running.foreign == nil {
-			if was, ok := l.running.generation.manifest.Set(s.Name); ok && was.Dynamic >= 0 {
+			if was, ok := l.running.generation.Manifest.Set(s.Name); ok && was.Dynamic >= 0 {
 				continue
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
@@ -12,28 +13,28 @@ import (
 // be those of the same policy. During a trial everything is as it should be. A ruleset that is missing altogether was removed by another
 // tool; it is put back only with restore.
 func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
-	errs := []error{strictFor(l.state, l.manifests()...)}
-	if len(l.generations) == 0 || l.trial != nil {
+	errs := []error{strictFor(l.State, l.Manifests()...)}
+	if len(l.Generations) == 0 || l.Trial != nil {
 		return errors.Join(errs...)
 	}
-	g := l.generations[0]
-	if g.program == nil {
-		errs = append(errs, l.state.Took(g.number), l.state.Stands(g.number))
+	g := l.Generations[0]
+	if g.Program == nil {
+		errs = append(errs, l.State.Took(g.Number), l.State.Stands(g.Number))
 	}
-	errs = append(errs, l.state.Succeed(g.number))
-	for _, p := range g.manifest.Rulesets {
+	errs = append(errs, l.State.Succeed(g.Number))
+	for _, p := range g.Manifest.Rulesets {
 		errs = append(errs, l.mendRuleset(ctx, in, g, p, restore))
 	}
 	errs = append(errs, in.mendTemporary(ctx, l, g, !restore))
-	for _, p := range g.manifest.StandIn { // it goes, with the ruleset of the policy before in whose place it was
+	for _, p := range g.Manifest.StandIn { // it goes, with the ruleset of the policy before in whose place it was
 		errs = append(errs, in.clean(ctx, p.Kind))
 	}
 	return errors.Join(errs...)
 }
 
 // mendRuleset puts a ruleset in force, and removes others of its kind.
-func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *ruleset.Ruleset, restore bool) error {
-	t, err := l.tool(ctx, p.Kind)
+func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation.Generation, p *ruleset.Ruleset, restore bool) error {
+	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *r
 	if err != nil {
 		return err
 	}
-	bans, err := l.bansFor(ctx, g, g)
+	bans, err := l.BansFor(ctx, g, g)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -20,19 +21,19 @@ type Observed struct {
 	Source string // names what the policy was compiled from
 
 	policy     *Compiled // nil when that is not kept, or is of another version
-	generation *generation
+	generation *generation.Generation
 	counted    *traffic.Sample
 }
 
 // Observe observes the policy that runs, if its rules may move: nil when nothing runs, when its rules stay where they are, or
 // while a trial goes on. What an observation before has read of the same policy is not read again; before may be nil.
 func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, err error) {
-	err = in.reading(ctx, func(l *live) error {
-		g := l.generations[0]
-		if l.trial != nil || len(l.generations) > 1 || g.manifest.Stays() != "" {
+	err = in.reading(ctx, func(l *generation.Live) error {
+		g := l.Generations[0]
+		if l.Trial != nil || len(l.Generations) > 1 || g.Manifest.Stays() != "" {
 			return nil
 		}
-		o = &Observed{Source: g.manifest.Source, generation: g}
+		o = &Observed{Source: g.Manifest.Source, generation: g}
 		return o.read(ctx, l, before)
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -42,16 +43,16 @@ func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, 
 }
 
 // read reads the policy, and what was counted for it.
-func (o *Observed) read(ctx context.Context, l *live, before *Observed) (err error) {
+func (o *Observed) read(ctx context.Context, l *generation.Live, before *Observed) (err error) {
 	if before != nil && before.Source == o.Source {
 		o.policy = before.policy
-	} else if o.policy, err = readSource(l.state, o.generation); err != nil {
+	} else if o.policy, err = readSource(l.State, o.generation); err != nil {
 		return err
 	}
 	if o.policy == nil {
 		return nil
 	}
-	of, err := l.tallies(ctx, o.generation)
+	of, err := l.Counts(ctx, o.generation)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (o *Observed) read(ctx context.Context, l *live, before *Observed) (err err
 }
 
 // Devices are the names of the policy's devices.
-func (o *Observed) Devices() []string { return o.generation.manifest.Devices }
+func (o *Observed) Devices() []string { return o.generation.Manifest.Devices }
 
 // Since is the mix of packets from another observation of the same policy to this one, nil when nothing was counted then or
 // now. How the packets get about is not in it.
@@ -74,7 +75,7 @@ func (o *Observed) Since(then *Observed) *cost.Mix {
 
 // Better places the rules for a mix of packets. It is nil when they are where they should be.
 func (o *Observed) Better(costs *cost.Model, mix cost.Mix) (*Candidate, error) {
-	return candidateFor(o.policy, o.generation.manifest, costs, mix)
+	return candidateFor(o.policy, o.generation.Manifest, costs, mix)
 }
 
 // Move moves the rules of an observed policy, as Replace does. It returns ErrChanged when another policy runs by now, or when

@@ -107,10 +107,10 @@ func (l *loaded) lacking(err error) error {
 
 // standIn adds rulesets that decide nothing, in place of those that rest during the trial.
 func (l *loaded) standIn(name string) {
-	if l.running.live == nil || l.running.live.base() == nil {
+	if l.running.live == nil || l.running.live.Base() == nil {
 		return
 	}
-	for _, old := range l.running.live.base().manifest.Rulesets {
+	for _, old := range l.running.live.Base().Manifest.Rulesets {
 		if l.manifest.RulesetOf(old.Kind) == nil {
 			l.manifest.StandIn = append(l.manifest.StandIn, ruleset.StandIn(old, name))
 		}
@@ -155,10 +155,10 @@ func (e *LeftError) Hint() string { return "use --target xdp, or switch the chec
 // countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
 // in a.began.
 func (l *loaded) countsBefore(ctx context.Context, k ruleset.Kind) (func(string) (uint64, uint64), error) {
-	if l.running.live == nil || l.running.generation.manifest.RulesetOf(k) == nil {
+	if l.running.live == nil || l.running.generation.Manifest.RulesetOf(k) == nil {
 		return nil, nil
 	}
-	was, err := l.running.live.tallies(ctx, l.running.generation)
+	was, err := l.running.live.Counts(ctx, l.running.generation)
 	if err != nil {
 		return nil, err
 	}
@@ -175,15 +175,15 @@ func (l *loaded) countsBefore(ctx context.Context, k ruleset.Kind) (func(string)
 func (l *loaded) keepBans(ctx context.Context) error {
 	l.kept = map[string][]dynamicset.Blocked{}
 	l.loadBans()
-	if l.running.live == nil || l.running.foreign != nil || l.target == plan.TargetXDP && l.running.generation.program != nil && !l.stages.Later() {
+	if l.running.live == nil || l.running.foreign != nil || l.target == plan.TargetXDP && l.running.generation.Program != nil && !l.stages.Later() {
 		return nil
 	}
 	for _, s := range l.compiled.Program.Sets {
-		was, ok := l.running.generation.manifest.Set(s.Name)
+		was, ok := l.running.generation.Manifest.Set(s.Name)
 		if !ruleset.DynamicByName(&s) || !ok || was.Dynamic < 0 {
 			continue
 		}
-		list, err := l.running.live.entries(ctx, l.running.generation, was)
+		list, err := l.running.live.Entries(ctx, l.running.generation, was)
 		if err != nil {
 			return err
 		}

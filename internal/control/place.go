@@ -35,14 +35,14 @@ func (p *planned) place(ctx context.Context) (err error) {
 
 // mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
 func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
-	if p.options.Costs == nil || p.running.counted == nil || p.running.generation.manifest.Since == nil {
+	if p.options.Costs == nil || p.running.counted == nil || p.running.generation.Manifest.Since == nil {
 		return nil, nil
 	}
-	now, err := counts.Observe(p.running.generation.manifest.Devices, p.running.counted)
+	now, err := counts.Observe(p.running.generation.Manifest.Devices, p.running.counted)
 	if err != nil {
 		return nil, err
 	}
-	return surveyed(ctx, now.Since(p.running.generation.manifest.Since), p.devices(), leastPackets)
+	return surveyed(ctx, now.Since(p.running.generation.Manifest.Since), p.devices(), leastPackets)
 }
 
 // surveyed adds the paths of packets on these devices now to a mix; nil if fewer packets than least have arrived, which are not worth a
@@ -69,8 +69,8 @@ func (p *planned) remember() (err error) {
 		}
 	}
 	if p.move != nil {
-		m.Again(p.running.generation.manifest, p.move)
-		p.source, err = p.running.state.Note(p.running.generation.number, datapath.NoteSource)
+		m.Again(p.running.generation.Manifest, p.move)
+		p.source, err = p.running.state.Note(p.running.generation.Number, datapath.NoteSource)
 		return err
 	}
 	m.Fixed = p.fixed()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -39,16 +40,16 @@ const (
 // Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
 // datapath.ErrNotLoaded when nothing runs.
 func (in Instance) Placement(ctx context.Context, costs *cost.Model) (s *PlacementStatus, err error) {
-	err = in.reading(ctx, func(l *live) error {
+	err = in.reading(ctx, func(l *generation.Live) error {
 		s, err = in.placement(ctx, l, costs)
 		return err
 	})
 	return s, err
 }
 
-func (in Instance) placement(ctx context.Context, l *live, costs *cost.Model) (*PlacementStatus, error) {
-	g := l.generations[0]
-	m := g.manifest
+func (in Instance) placement(ctx context.Context, l *generation.Live, costs *cost.Model) (*PlacementStatus, error) {
+	g := l.Generations[0]
+	m := g.Manifest
 	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}
 	s.Moves = m.Fixed == "" && costs != nil && in.hasDaemon()
 	if s.Last == nil {
@@ -70,39 +71,39 @@ func (in Instance) placement(ctx context.Context, l *live, costs *cost.Model) (*
 }
 
 // observe fills in what was counted.
-func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) error {
-	of, err := l.tallies(ctx, g)
+func (s *PlacementStatus) observe(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+	of, err := l.Counts(ctx, g)
 	if err != nil {
 		return err
 	}
-	now, err := counts.Observe(g.manifest.Devices, of)
+	now, err := counts.Observe(g.Manifest.Devices, of)
 	if err != nil {
 		return nil // a device has gone, as the status says
 	}
-	s.Mix, err = surveyed(ctx, now.Since(g.manifest.Since), g.manifest.Devices, 0)
+	s.Mix, err = surveyed(ctx, now.Since(g.Manifest.Since), g.Manifest.Devices, 0)
 	if err != nil {
 		return err
 	}
-	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && s.Mix.Arrived >= fewestMeasured {
+	if spent := now.Softirq - g.Manifest.Since.Softirq; spent >= measurable && s.Mix.Arrived >= fewestMeasured {
 		s.Measured = float64(spent) / float64(s.Mix.Arrived)
 	}
 	return nil
 }
 
 // predict fills in what this placement and others cost with the mix.
-func (s *PlacementStatus) predict(l *live, g *generation, costs *cost.Model) error {
+func (s *PlacementStatus) predict(l *generation.Live, g *generation.Generation, costs *cost.Model) error {
 	if costs == nil || s.Mix == nil || s.Mix.Arrived == 0 {
 		return nil
 	}
-	c, err := readSource(l.state, g)
+	c, err := readSource(l.State, g)
 	if c == nil || err != nil {
 		return err
 	}
-	best, err := c.Placed(g.manifest.Target, costs, *s.Mix)
+	best, err := c.Placed(g.Manifest.Target, costs, *s.Mix)
 	if err != nil {
 		return err
 	}
-	now := g.manifest.Plan(best.Program)
+	now := g.Manifest.Plan(best.Program)
 	predicted := now.Predict(costs, *s.Mix)
 	s.Predicted = &predicted
 	if best.Costs == nil {

@@ -62,11 +62,11 @@ func (p *planned) record(context.Context) error {
 		m.Daemon = &d
 	}
 	if p.move != nil {
-		m.Daemon = p.running.generation.manifest.Daemon
-		m.Mode = p.running.generation.manifest.Mode
+		m.Daemon = p.running.generation.Manifest.Daemon
+		m.Mode = p.running.generation.Manifest.Mode
 	}
 	if g := p.running.generation; g != nil {
-		m.GoOnWith(g.manifest, time.Now())
+		m.GoOnWith(g.Manifest, time.Now())
 	}
 	p.manifest = m
 	p.note(p.in.bansWaitFor(m))

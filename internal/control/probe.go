@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -33,8 +34,8 @@ func (e *ProbeError) Hint() string { return e.Remedy }
 // neither for this host nor to be forwarded, and "uncounted" when it is dropped by a line without a counter, which
 // somebody added. When conntrack calls a packet otherwise than new, and the question says no state, the packet of the
 // answer has the state.
-func (l *live) probeNetfilter(ctx context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
-	m, p := g.manifest, spec.Packet()
+func probeNetfilter(ctx context.Context, g *generation.Generation, spec packet.Spec, e Explanation) (Explanation, error) {
+	m, p := g.Manifest, spec.Packet()
 	set := m.Ruleset()
 	switch {
 	case set == nil:

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -79,16 +80,16 @@ func (s *Status) proxied(e *manifest.Protection, number int, c *counts.Counts) {
 }
 
 // reportProtections reports how protections stand.
-func (s *Status) reportProtections(g *generation) error {
-	if len(g.manifest.Protections) == 0 {
+func (s *Status) reportProtections(g *generation.Generation) error {
+	if len(g.Manifest.Protections) == 0 {
 		return nil
 	}
-	memory, table, err := g.protectionStates()
+	memory, table, err := protectionStates(g)
 	if err != nil {
 		return err
 	}
 	now, states := coarse(), memory[xdp.ProtectionStates]
-	for i, e := range g.manifest.Protections {
+	for i, e := range g.Manifest.Protections {
 		p := ProtectionStatus{
 			Service: e.Service, Mode: e.Mode, Method: e.Method, Always: e.Always, Active: e.Always && !e.InKernel(),
 			MSS: e.MSS, WScale: e.WScale, Options: e.Options,
@@ -111,14 +112,14 @@ func (s *Status) reportProtections(g *generation) error {
 }
 
 // protectionStates maps the states of protections, and counts the connections that are remembered.
-func (g *generation) protectionStates() (memory map[string][]byte, t FlowTable, err error) {
-	if g.program == nil {
+func protectionStates(g *generation.Generation) (memory map[string][]byte, t FlowTable, err error) {
+	if g.Program == nil {
 		return nil, t, nil
 	}
-	if memory, err = g.program.Memory(xdp.ProtectionStates); err != nil {
+	if memory, err = g.Program.Memory(xdp.ProtectionStates); err != nil {
 		return nil, t, err
 	}
-	flows, err := g.program.Flows()
+	flows, err := g.Program.Flows()
 	if flows != nil && err == nil {
 		t.Entries, t.Capacity = flows.Len()
 	}
@@ -149,16 +150,16 @@ type LimitStatus struct {
 }
 
 // limits reports how the tables of limits in XDP stand. What netfilter keeps of its own is not counted.
-func (s *Status) limits(g *generation) error {
-	if g.program == nil || len(g.manifest.Limits) == 0 {
+func (s *Status) limits(g *generation.Generation) error {
+	if g.Program == nil || len(g.Manifest.Limits) == 0 {
 		return nil
 	}
-	tables, err := g.program.Limits()
+	tables, err := g.Program.Limits()
 	if err != nil {
 		return err
 	}
-	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
-		e := g.manifest.Limits[i]
+	for i, t := range tables[:min(len(tables), len(g.Manifest.Limits))] {
+		e := g.Manifest.Limits[i]
 		if e.Unused || strings.HasPrefix(e.Rule, "essential:") && t.Evictions == 0 {
 			continue // built-in limits are known by the packets that they drop
 		}

@@ -2,16 +2,14 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
-	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
@@ -87,90 +85,45 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		if err != nil {
 			return err
 		}
-		defer l.close()
-		g, err := l.standing()
+		defer l.Close()
+		g, err := l.Standing()
 		if err != nil {
 			return err
 		}
-		if len(l.generations) == 0 || l.generations[0] != g {
-			defer g.close()
+		if len(l.Generations) == 0 || l.Generations[0] != g {
+			defer g.Close()
 		}
 		r = &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
 		var errs []error
 		if at.devices {
 			errs = append(errs, r.devices(l, g))
 		}
-		if at.rulesets && l.trial == nil {
+		if at.rulesets && l.Trial == nil {
 			errs = append(errs, r.rulesets(ctx, in, l, g))
 		}
 		if r.Any() {
-			errs = append(errs, noteRepairs(state, g.number, r))
+			errs = append(errs, generation.NoteRepair(state, g.Number, r.String()))
 		}
 		return errors.Join(errs...)
 	})
 	return r, err
 }
 
-// standing is the generation in force: the newest that decides, or when others have removed all of it the one that should.
-// It is datapath.ErrNotLoaded when there is none.
-func (l *live) standing() (*generation, error) {
-	if len(l.generations) > 0 {
-		return l.generations[0], nil
-	}
-	number, err := l.state.Held()
-	if err != nil {
-		return nil, err
-	}
-	if number > 0 {
-		p, err := l.state.Open(number)
-		if err != nil {
-			return nil, err
-		}
-		return ofProgram(p)
-	}
-	r, err := inForce(l.state)
-	if err != nil {
-		return nil, err
-	}
-	if r == nil {
-		return nil, datapath.ErrNotLoaded
-	}
-	m, err := manifest.Read(r.Number, r.Manifest)
-	return &generation{number: r.Number, manifest: m}, err
-}
-
-// inForce is the record of the policy in force, nil when there is none.
-func inForce(state *datapath.State) (*datapath.Record, error) {
-	records, err := state.Records()
-	if err != nil {
-		return nil, err
-	}
-	for _, is := range []func(*datapath.Record) bool{
-		func(r *datapath.Record) bool { return r.Stands },
-		func(r *datapath.Record) bool { return r.Took },
-	} {
-		if i := slices.IndexFunc(records, is); i >= 0 {
-			return records[i], nil
-		}
-	}
-	return nil, nil
-}
-
 // devices gives devices the programs that they lack.
-func (r *Repaired) devices(l *live, g *generation) error {
-	if g.program == nil {
-		for _, name := range g.manifest.Devices {
+func (r *Repaired) devices(l *live, g *generation.Generation) error {
+	if g.Program == nil {
+		for _, name := range g.Manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
 				r.Waiting = append(r.Waiting, name)
 			}
 		}
 		return nil
 	}
-	lacks, err := l.state.Lacking(g.manifest.Devices, g.number)
+	lacks, err := l.State.Lacking(g.Manifest.Devices, g.Number)
 	if err != nil {
 		return err
 	}
-	r.Renamed = renamed(g.manifest, lacks)
+	r.Renamed = generation.Renamed(g.Manifest, lacks)
 	var names []string
 	for _, lack := range lacks {
 		switch {
@@ -183,14 +136,14 @@ func (r *Repaired) devices(l *live, g *generation) error {
 	if names == nil {
 		return nil
 	}
-	mode := g.manifest.Mode
+	mode := g.Manifest.Mode
 	if mode == "" {
 		mode = datapath.Auto
 	}
-	devices, err := l.state.Reattach(names, mode, g.number)
+	devices, err := l.State.Reattach(names, mode, g.Number)
 	for _, d := range devices {
 		note := ""
-		if d.Mode == datapath.Generic && !l.state.MadeForGeneric(g.number) {
+		if d.Mode == datapath.Generic && !l.State.MadeForGeneric(g.Number) {
 			note = "its driver has no XDP, which it had, so the program runs at several times the cost"
 		}
 		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
@@ -199,9 +152,9 @@ func (r *Repaired) devices(l *live, g *generation) error {
 }
 
 // rulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
-func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *generation) error {
+func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *generation.Generation) error {
 	var errs []error
-	for _, p := range g.manifest.Rulesets {
+	for _, p := range g.Manifest.Rulesets {
 		cause, err := l.restore(ctx, in, g, p)
 		if cause != "" && err == nil {
 			r.Rulesets = append(r.Rulesets, RepairedRuleset{p.Name, cause})
@@ -212,8 +165,8 @@ func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *genera
 }
 
 // restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, in Instance, g *generation, p *ruleset.Ruleset) (cause string, err error) {
-	t, err := l.tool(ctx, p.Kind)
+func (l *live) restore(ctx context.Context, in Instance, g *generation.Generation, p *ruleset.Ruleset) (cause string, err error) {
+	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
 	}
@@ -235,13 +188,13 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 	default:
 		return "", nil
 	}
-	bans, err := l.bansFor(ctx, g, g)
+	bans, err := l.BansFor(ctx, g, g)
 	if err != nil {
 		bans = map[string][]dynamicset.Blocked{} // they went with their sets
 	}
 	if in.Bans != nil {
-		saved, _ := in.Bans.Load(dynamicset.IsIn(g.manifest)) // without the file none are added
-		dynamicset.AddLost(g.manifest, bans, saved)
+		saved, _ := in.Bans.Load(dynamicset.IsIn(g.Manifest)) // without the file none are added
+		dynamicset.AddLost(g.Manifest, bans, saved)
 	}
 	if err := l.refill(g, p, bans); err != nil {
 		return "", err
@@ -250,48 +203,17 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 }
 
 // refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
-func (l *live) refill(g *generation, p *ruleset.Ruleset, bans map[string][]dynamicset.Blocked) error {
+func (l *live) refill(g *generation.Generation, p *ruleset.Ruleset, bans map[string][]dynamicset.Blocked) error {
 	p.Fill = dynamicset.Elements(p, bans)
 	if len(p.Live) == 0 {
 		return nil
 	}
-	c, err := readSource(l.state, g)
+	c, err := readSource(l.State, g)
 	if err == nil && c == nil {
-		err = fmt.Errorf("generation %d: the lists of its sets are not kept: apply the policy again", g.number)
+		err = fmt.Errorf("generation %d: the lists of its sets are not kept: apply the policy again", g.Number)
 	}
 	if err == nil {
 		p.FillLive(c.Program)
 	}
 	return err
-}
-
-// Repairs is how often something of a generation was put back.
-type Repairs struct {
-	Count int       `json:"count"`
-	Last  time.Time `json:"last"`
-	What  string    `json:"what"` // the last of them
-}
-
-// noteRepairs counts a repair. It is in the BPF file system, so it takes no disk.
-func noteRepairs(state *datapath.State, number int, r *Repaired) error {
-	n, err := readRepairs(state, number)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(Repairs{n.Count + 1, time.Now().UTC().Truncate(time.Second), r.String()})
-	if err != nil {
-		return fmt.Errorf("repairs: %w", err)
-	}
-	return state.SetNote(number, datapath.NoteRepairs, text)
-}
-
-func readRepairs(state *datapath.State, number int) (r Repairs, err error) {
-	text, err := state.Note(number, datapath.NoteRepairs)
-	if text == nil || err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("generation %d: %s: %w", number, datapath.NoteRepairs, err)
-	}
-	return r, nil
 }

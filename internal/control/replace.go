@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -19,23 +20,23 @@ var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
 // when all rules are where they should be. A policy that was applied without a cost model, or with limits, which would begin
 // anew, is an error, and so is one on trial. When it fails, all is as it was.
 func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix) (*manifest.Move, error) {
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
-	g := l.generations[0]
-	if why := g.manifest.Stays(); why != "" {
+	defer l.Close()
+	g := l.Generations[0]
+	if why := g.Manifest.Stays(); why != "" {
 		return nil, fmt.Errorf("rules stay where they are: %s", why)
 	}
-	c, err := readSource(l.state, g)
+	c, err := readSource(l.State, g)
 	if err == nil && c == nil {
 		err = errors.New("what it was compiled from is not kept; apply the policy again")
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := candidateFor(c, g.manifest, costs, mix)
+	p, err := candidateFor(c, g.Manifest, costs, mix)
 	if p == nil || err != nil {
 		return nil, err
 	}
@@ -43,12 +44,12 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 }
 
 // replace makes a candidate real for a generation, if that still runs.
-func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
-	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.Saves(), Reason: p.reason()}
+func (in Instance) replace(ctx context.Context, g *generation.Generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
+	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.Manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {
 		_, err := request{
-			in: in, compiled: c, target: p.plan.Target, choice: g.manifest.Choice, move: m, of: g, stages: p.plan,
-			options: ApplyOptions{Devices: g.manifest.Devices, Boot: g.manifest.Boot},
+			in: in, compiled: c, target: p.plan.Target, choice: g.Manifest.Choice, move: m, of: g, stages: p.plan,
+			options: ApplyOptions{Devices: g.Manifest.Devices, Boot: g.Manifest.Boot},
 		}.transact(ctx, state)
 		return err
 	})

@@ -38,7 +38,7 @@ func (in Instance) Retained(ctx context.Context) (table string, err error) {
 		return "", nil // there is no such table without nft
 	}
 	if _, err := n.Counters(ctx, in.proxyTable()); err != nil {
-		return "", unlessAbsent(err)
+		return "", netfilter.UnlessAbsent(err)
 	}
 	return in.proxyTable(), nil
 }

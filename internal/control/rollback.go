@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
@@ -25,11 +26,11 @@ func (e *PreviousError) Hint() string { return e.Remedy }
 func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 	err = in.change(ctx, func(l *live) error {
 		ctx := context.WithoutCancel(ctx)
-		if l.trial != nil {
+		if l.Trial != nil {
 			return l.giveUp(ctx)
 		}
 		if ended, err := l.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
-			return errors.Join(err, l.settle(ctx, in, ended), l.state.RemoveIfEmpty())
+			return errors.Join(err, l.settle(ctx, in, ended), l.State.RemoveIfEmpty())
 		}
 		if err := l.mend(ctx, in, true); err != nil {
 			return err
@@ -39,29 +40,29 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 	if err != nil {
 		return Now{}, err
 	}
-	l, err := in.open(ctx)
+	l, err := generation.Find(ctx, in.Dir)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return Now{}, nil
 	}
 	if err != nil {
 		return Now{}, err
 	}
-	defer l.close()
-	return l.generations[0].now(), nil
+	defer l.Close()
+	return nowOf(l.Generations[0]), nil
 }
 
 // giveUp ends a trial before its time.
 func (l *live) giveUp(ctx context.Context) error {
-	g := l.generations[0]
+	g := l.Generations[0]
 	var now *manifest.Manifest
-	if base := l.base(); base != nil {
-		now = base.manifest
+	if base := l.Base(); base != nil {
+		now = base.Manifest
 	}
-	if err := g.windDown(ctx, now); err != nil {
+	if err := windDown(ctx, g, now); err != nil {
 		return err
 	}
-	for _, p := range g.manifest.AllRulesets() { // the old rulesets decide first, and the new ones until XDP has gone back
-		t, err := l.tool(ctx, p.Kind)
+	for _, p := range g.Manifest.AllRulesets() { // the old rulesets decide first, and the new ones until XDP has gone back
+		t, err := l.Tool(ctx, p.Kind)
 		if err == nil {
 			err = t.Release(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))
 		}
@@ -69,18 +70,18 @@ func (l *live) giveUp(ctx context.Context) error {
 			return err
 		}
 	}
-	errs := []error{l.base().rejoin()}
-	trial, err := l.state.Trial()
+	errs := []error{rejoin(l.Base())}
+	trial, err := l.State.Trial()
 	if errs = append(errs, err); trial != nil {
-		errs = append(errs, l.state.Rollback())
+		errs = append(errs, l.State.Rollback())
 	}
-	for _, p := range g.manifest.AllRulesets() {
-		errs = append(errs, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind))))
+	for _, p := range g.Manifest.AllRulesets() {
+		errs = append(errs, l.Tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind))))
 	}
-	if g.program == nil {
-		errs = append(errs, removeRecord(l.state, g.number))
+	if g.Program == nil {
+		errs = append(errs, removeRecord(l.State, g.Number))
 	}
-	return errors.Join(append(errs, strictFor(l.state, now), l.state.RemoveIfEmpty())...)
+	return errors.Join(append(errs, strictFor(l.State, now), l.State.RemoveIfEmpty())...)
 }
 
 // removeRecord removes a record that may have gone with its trial.
@@ -96,64 +97,64 @@ func removeRecord(s *datapath.State, number int) error {
 
 // back returns from a confirmed policy to the one before it.
 func (l *live) back(ctx context.Context, in Instance) error {
-	now := l.generations[0]
+	now := l.Generations[0]
 	before, err := l.previous(now)
 	if err != nil {
 		return err
 	}
 	if l.carryTemporary(now, before) == nil {
-		before.close()
+		before.Close()
 		if before, err = l.previous(now); err != nil {
 			return err
 		}
 	}
-	defer before.close()
-	bans, err := l.bansFor(ctx, now, before)
+	defer before.Close()
+	bans, err := l.BansFor(ctx, now, before)
 	if err != nil {
 		return err
 	}
-	if err := now.windDown(ctx, before.manifest); err != nil {
+	if err := windDown(ctx, now, before.Manifest); err != nil {
 		return err
 	}
 	var how ruleset.Loading // without XDP one step does it
-	if now.program != nil {
+	if now.Program != nil {
 		how = ruleset.Loading{Trial: handOver, Beside: true}
 	}
 	var loaded []*ruleset.Ruleset
-	err = strictly(l.state, before.manifest, func() (err error) {
+	err = strictly(l.State, before.Manifest, func() (err error) {
 		loaded, err = l.reload(ctx, now, before, bans, how)
 		return err
 	})
 	if err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
-	err = before.enter(ctx, bans)
+	err = before.Enter(ctx, bans)
 	if err == nil { // the host's addresses may have changed since
-		_, _, err = before.refreshLocal()
+		_, _, err = before.RefreshLocal()
 	}
 	if err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
 	for _, p := range loaded {
-		if err := l.tools[p.Kind].Keep(ctx, p.Name); err != nil {
+		if err := l.Tools[p.Kind].Keep(ctx, p.Name); err != nil {
 			return errors.Join(err, l.unload(ctx, now, loaded))
 		}
 	}
-	known := before.rejoin()
-	if now.program != nil {
-		if err := l.state.Rollback(); err != nil {
+	known := rejoin(before)
+	if now.Program != nil {
+		if err := l.State.Rollback(); err != nil {
 			return errors.Join(err, l.unload(ctx, now, loaded))
 		}
 	}
 	err = l.settleBack(ctx, now, before)
-	if err == nil && before.program == nil {
-		err = l.state.Stands(before.number)
+	if err == nil && before.Program == nil {
+		err = l.State.Stands(before.Number)
 	}
 	if err == nil {
-		return errors.Join(strictFor(l.state, before.manifest), known)
+		return errors.Join(strictFor(l.State, before.Manifest), known)
 	}
-	if now.program != nil {
-		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more
+	if now.Program != nil {
+		err = errors.Join(err, l.State.Rollback()) // the two exchange their roles once more
 	}
 	return errors.Join(err, l.unload(ctx, now, loaded))
 }
@@ -161,16 +162,16 @@ func (l *live) back(ctx context.Context, in Instance) error {
 // carryTemporary has the program of the generation before drop by the temporary rules that are in force now, so that there is no moment
 // without them. That of netfilter is a ruleset of its own, which stays. When it returns an error nothing has changed, and the rules have to be put
 // into what runs afterwards.
-func (l *live) carryTemporary(now, before *generation) error {
-	if before.program == nil {
+func (l *live) carryTemporary(now, before *generation.Generation) error {
+	if before.Program == nil {
 		return nil
 	}
-	m := *before.manifest
-	m.Temporary = manifest.InForce(now.manifest.Temporary, time.Now())
-	if slices.EqualFunc(m.Temporary, before.manifest.Temporary, manifest.Temporary.Equal) {
+	m := *before.Manifest
+	m.Temporary = manifest.InForce(now.Manifest.Temporary, time.Now())
+	if slices.EqualFunc(m.Temporary, before.Manifest.Temporary, manifest.Temporary.Equal) {
 		return nil
 	}
-	c, err := readSource(l.state, before)
+	c, err := readSource(l.State, before)
 	if err != nil {
 		return err
 	}
@@ -181,14 +182,14 @@ func (l *live) carryTemporary(now, before *generation) error {
 }
 
 // reload loads the rulesets of the generation before, as far as that goes.
-func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]dynamicset.Blocked, how ruleset.Loading) (loaded []*ruleset.Ruleset, err error) {
-	for _, p := range before.manifest.Rulesets {
-		t, err := l.tool(ctx, p.Kind)
+func (l *live) reload(ctx context.Context, now, before *generation.Generation, bans map[string][]dynamicset.Blocked, how ruleset.Loading) (loaded []*ruleset.Ruleset, err error) {
+	for _, p := range before.Manifest.Rulesets {
+		t, err := l.Tool(ctx, p.Kind)
 		if err == nil {
 			err = l.refill(before, p, bans)
 		}
 		if err == nil {
-			err = t.Load(ctx, p, nameOf(now.manifest.RulesetOf(p.Kind)), how)
+			err = t.Load(ctx, p, nameOf(now.Manifest.RulesetOf(p.Kind)), how)
 		}
 		if err != nil {
 			return loaded, err
@@ -198,63 +199,26 @@ func (l *live) reload(ctx context.Context, now, before *generation, bans map[str
 	return loaded, nil
 }
 
-// bansFor are the bans that the policy before is to have when it runs again.
-func (l *live) bansFor(ctx context.Context, now, before *generation) (map[string][]dynamicset.Blocked, error) {
-	bans := map[string][]dynamicset.Blocked{}
-	for _, e := range before.manifest.Sets {
-		was, ok := now.manifest.Set(e.Name)
-		if e.Dynamic < 0 || e.Local || !ok || was.Dynamic < 0 {
-			continue
-		}
-		list, err := l.entries(ctx, now, was)
-		if err != nil {
-			return nil, err
-		}
-		bans[e.Name] = list
-	}
-	return bans, nil
-}
-
-// enter puts bans into the sets of an XDP program.
-func (g *generation) enter(ctx context.Context, bans map[string][]dynamicset.Blocked) error {
-	if g.program == nil {
-		return nil
-	}
-	dynamic, err := dynamicset.Open(g.program)
-	if err != nil || dynamic == nil {
-		return err
-	}
-	for _, e := range g.manifest.Sets {
-		if list := bans[e.Name]; list != nil {
-			set := dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e)
-			if _, err := set.Block(ctx, dynamicset.AsBans(list)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // unload takes back rulesets that were loaded for a rollback that went no further.
-func (l *live) unload(ctx context.Context, now *generation, rulesets []*ruleset.Ruleset) (err error) {
+func (l *live) unload(ctx context.Context, now *generation.Generation, rulesets []*ruleset.Ruleset) (err error) {
 	for _, p := range rulesets {
-		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.RulesetOf(p.Kind))))
+		err = errors.Join(err, l.Tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.Manifest.RulesetOf(p.Kind))))
 	}
-	return errors.Join(err, strictFor(l.state, now.manifest))
+	return errors.Join(err, strictFor(l.State, now.Manifest))
 }
 
 // settleBack removes the rulesets that do not decide any more.
-func (l *live) settleBack(ctx context.Context, now, before *generation) error {
-	for _, p := range before.manifest.Rulesets {
-		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.RulesetOf(p.Kind)))); err != nil {
+func (l *live) settleBack(ctx context.Context, now, before *generation.Generation) error {
+	for _, p := range before.Manifest.Rulesets {
+		if err := confirmed(l.Tools[p.Kind].Finish(ctx, p.Name, nameOf(now.Manifest.RulesetOf(p.Kind)))); err != nil {
 			return err
 		}
 	}
-	for _, p := range now.manifest.Rulesets {
-		if before.manifest.RulesetOf(p.Kind) != nil {
+	for _, p := range now.Manifest.Rulesets {
+		if before.Manifest.RulesetOf(p.Kind) != nil {
 			continue
 		}
-		t, err := l.tool(ctx, p.Kind)
+		t, err := l.Tool(ctx, p.Kind)
 		if err == nil {
 			err = t.Remove(ctx, p.Name)
 		}
@@ -266,46 +230,46 @@ func (l *live) settleBack(ctx context.Context, now, before *generation) error {
 }
 
 // previous is the generation before the one that runs.
-func (l *live) previous(now *generation) (*generation, error) {
+func (l *live) previous(now *generation.Generation) (*generation.Generation, error) {
 	if p, err := l.previousProgram(now); p != nil || err != nil {
 		return p, err
 	}
-	records, err := l.state.Records()
+	records, err := l.State.Records()
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range records {
-		if r.Number == now.number || !r.Took {
+		if r.Number == now.Number || !r.Took {
 			continue
 		}
 		m, err := manifest.Read(r.Number, r.Manifest)
 		if err != nil {
 			return nil, err
 		}
-		if m.Target != now.manifest.Target {
-			return nil, l.otherTarget(now.manifest, m)
+		if m.Target != now.Manifest.Target {
+			return nil, l.otherTarget(now.Manifest, m)
 		}
-		return &generation{number: r.Number, manifest: m}, nil
+		return &generation.Generation{Number: r.Number, Manifest: m}, nil
 	}
 	return nil, datapath.ErrNoPrevious
 }
 
 // previousProgram is the generation before if that has an XDP program, else nil. Without one now, it is an error.
-func (l *live) previousProgram(now *generation) (*generation, error) {
-	find := l.state.Previous
-	if now.program == nil {
-		find = l.state.Latest
+func (l *live) previousProgram(now *generation.Generation) (*generation.Generation, error) {
+	find := l.State.Previous
+	if now.Program == nil {
+		find = l.State.Latest
 	}
 	p, err := find()
 	if p == nil || err != nil {
 		return nil, err
 	}
-	g, err := ofProgram(p)
-	if err != nil || now.program != nil {
+	g, err := generation.OfProgram(p)
+	if err != nil || now.Program != nil {
 		return g, err
 	}
-	defer g.close()
-	return nil, l.otherTarget(now.manifest, g.manifest)
+	defer g.Close()
+	return nil, l.otherTarget(now.Manifest, g.Manifest)
 }
 
 func (l *live) otherTarget(now, before *manifest.Manifest) error {

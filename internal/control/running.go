@@ -8,19 +8,20 @@ import (
 
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // running is what runs when an apply begins, or ran before its devices went away.
 type running struct {
 	state      *datapath.State
-	live       *live                // nil when nothing runs
-	generation *generation          // the newest that runs, or whose devices have gone; nil when there is none
-	manifests  []*manifest.Manifest // of all that run, newest first; else of the one whose devices have gone
-	foreign    error                // why the maps of generation cannot be read; nil: they can
-	counters   *ebpf.Map            // of the instance; nil when there are none, or when they cannot be read
-	counted    *counts.Counts       // what generation has counted; nil when nothing runs
-	inherits   datapath.Inherited   // what the next program goes on with beside the counters
+	live       *live                  // nil when nothing runs
+	generation *generation.Generation // the newest that runs, or whose devices have gone; nil when there is none
+	manifests  []*manifest.Manifest   // of all that run, newest first; else of the one whose devices have gone
+	foreign    error                  // why the maps of generation cannot be read; nil: they can
+	counters   *ebpf.Map              // of the instance; nil when there are none, or when they cannot be read
+	counted    *counts.Counts         // what generation has counted; nil when nothing runs
+	inherits   datapath.Inherited     // what the next program goes on with beside the counters
 }
 
 // look finds out what runs.
@@ -44,7 +45,7 @@ func (r *running) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.foreign = r.generation.foreign(); r.foreign == nil {
+	if r.foreign = r.generation.Foreign(); r.foreign == nil {
 		if r.counters, err = r.state.Counters(); err != nil {
 			return err
 		}
@@ -55,14 +56,14 @@ func (r *running) read(ctx context.Context) (err error) {
 
 // readLive reads what runs.
 func (r *running) readLive(ctx context.Context) (err error) {
-	r.generation = r.live.generations[0]
-	for _, g := range r.live.generations {
-		r.manifests = append(r.manifests, g.manifest)
+	r.generation = r.live.Generations[0]
+	for _, g := range r.live.Generations {
+		r.manifests = append(r.manifests, g.Manifest)
 	}
-	if r.live.standby != nil { // its program may count again
-		r.manifests = append(r.manifests, r.live.standby.manifest)
+	if r.live.Standby != nil { // its program may count again
+		r.manifests = append(r.manifests, r.live.Standby.Manifest)
 	}
-	r.counted, err = r.live.tallies(ctx, r.generation)
+	r.counted, err = r.live.Counts(ctx, r.generation)
 	return err
 }
 
@@ -72,9 +73,9 @@ func (r *running) lookBack() error {
 	if latest == nil || err != nil {
 		return err
 	}
-	r.generation, err = ofProgram(latest)
+	r.generation, err = generation.OfProgram(latest)
 	if err == nil {
-		r.manifests = []*manifest.Manifest{r.generation.manifest}
+		r.manifests = []*manifest.Manifest{r.generation.Manifest}
 	}
 	return err
 }
@@ -82,21 +83,21 @@ func (r *running) lookBack() error {
 // program reports whether any of it is in XDP.
 func (r *running) program() bool {
 	if r.live != nil {
-		for _, g := range r.live.all() {
-			if g.program != nil {
+		for _, g := range r.live.All() {
+			if g.Program != nil {
 				return true
 			}
 		}
 	}
-	return r.generation != nil && r.generation.program != nil
+	return r.generation != nil && r.generation.Program != nil
 }
 
 func (r *running) close() {
 	switch {
 	case r.live != nil:
-		r.live.close()
+		r.live.Close()
 	case r.generation != nil:
-		r.generation.close()
+		r.generation.Close()
 	}
 	if r.counters != nil {
 		r.counters.Close()

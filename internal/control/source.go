@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -33,14 +34,14 @@ func sourceOf(c *Compiled, found []ir.Handshake) (name string, text []byte, err 
 }
 
 // readSource reads what a generation was compiled from; nil when that was not kept.
-func readSource(state *datapath.State, g *generation) (*Compiled, error) {
-	text, err := state.Note(g.number, datapath.NoteSource)
+func readSource(state *datapath.State, g *generation.Generation) (*Compiled, error) {
+	text, err := state.Note(g.Number, datapath.NoteSource)
 	if text == nil || err != nil {
 		return nil, err
 	}
 	var s source
 	if err := json.Unmarshal(text, &s); err != nil {
-		return nil, fmt.Errorf("generation %d: %s: %w", g.number, datapath.NoteSource, err)
+		return nil, fmt.Errorf("generation %d: %s: %w", g.Number, datapath.NoteSource, err)
 	}
 	if s.Form != ir.ProgramForm() { // of another version: its fields may mean something else, or be missing
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -40,7 +41,7 @@ type Status struct {
 
 	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
 
-	Repairs Repairs `json:"repairs"`
+	Repairs generation.Repairs `json:"repairs"`
 
 	Open     []string `json:"open,omitempty"` // what the kernel lacks of the policy: packets may pass that it drops
 	Warnings []string `json:"warnings,omitempty"`
@@ -96,7 +97,7 @@ type VerifiedStatus struct {
 
 // Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
 func (in Instance) Status(ctx context.Context) (s *Status, err error) {
-	err = in.reading(ctx, func(l *live) error {
+	err = in.reading(ctx, func(l *generation.Live) error {
 		s, err = in.status(ctx, l)
 		return err
 	})
@@ -105,35 +106,35 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 
 // Decided is the part of Status that counts packets: its rules, checks, default and what is not IP, and the generation.
 func (in Instance) Decided(ctx context.Context) (s *Status, err error) {
-	err = in.reading(ctx, func(l *live) error {
-		g := l.generations[0]
-		if err := g.foreign(); err != nil {
+	err = in.reading(ctx, func(l *generation.Live) error {
+		g := l.Generations[0]
+		if err := g.Foreign(); err != nil {
 			return err
 		}
-		s = &Status{Generation: g.number}
+		s = &Status{Generation: g.Number}
 		return s.counters(ctx, l, g)
 	})
 	return s, err
 }
 
-func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
-	g := l.generations[0]
-	if err := g.foreign(); err != nil {
+func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, err error) {
+	g := l.Generations[0]
+	if err := g.Foreign(); err != nil {
 		return nil, err
 	}
-	m := g.manifest
+	m := g.Manifest
 	s = &Status{
-		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number, Boot: m.Boot,
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot,
 		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
-	if l.trial != nil {
-		s.Trial = &TrialStatus{l.trial.left.Seconds(), l.trial.old}
+	if l.Trial != nil {
+		s.Trial = &TrialStatus{l.Trial.Left.Seconds(), l.Trial.Old}
 	}
 	s.devices(l)
 	if err := s.whole(ctx, l, g); err != nil {
 		return nil, err
 	}
-	if s.Repairs, err = readRepairs(l.state, g.number); err != nil {
+	if s.Repairs, err = generation.ReadRepairs(l.State, g.Number); err != nil {
 		return nil, err
 	}
 	s.checkTags(m)
@@ -166,19 +167,19 @@ func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 	return s, s.sets(ctx, l, g)
 }
 
-func (s *Status) devices(l *live) {
-	for _, g := range l.generations {
-		if g.program == nil {
-			for _, name := range g.manifest.Devices {
-				s.Devices = append(s.Devices, DeviceStatus{name, g.manifest.FirstStage(), "", g.number})
+func (s *Status) devices(l *generation.Live) {
+	for _, g := range l.Generations {
+		if g.Program == nil {
+			for _, name := range g.Manifest.Devices {
+				s.Devices = append(s.Devices, DeviceStatus{name, g.Manifest.FirstStage(), "", g.Number})
 			}
 			continue
 		}
-		for _, d := range g.program.Devices {
+		for _, d := range g.Program.Devices {
 			s.Devices = append(s.Devices, DeviceStatus{d.Name, plan.StageXDP, string(d.Mode), d.Generation})
 		}
 	}
-	if len(l.generations) > 1 {
+	if len(l.Generations) > 1 {
 		s.warn("the last apply did not finish: devices run different generations; apply again")
 	}
 }
@@ -188,13 +189,13 @@ func (s *Status) warn(format string, args ...any) {
 }
 
 // counters fills in the rules, checks and defaults with what each place in the kernel has counted.
-func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
-	c, err := l.tallies(ctx, g)
+func (s *Status) counters(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+	c, err := l.Counts(ctx, g)
 	if err != nil {
 		return err
 	}
 	s.Read = c.Read
-	m := g.manifest
+	m := g.Manifest
 	for i, r := range m.Rules {
 		n := c.Rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{
@@ -224,8 +225,8 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	return nil
 }
 
-func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
-	for _, e := range g.manifest.Sets {
+func (s *Status) sets(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+	for _, e := range g.Manifest.Sets {
 		status := SetStatus{Name: e.Name, Kind: "static", Entries: e.Entries, Capacity: e.Max}
 		switch {
 		case e.Names:
@@ -234,11 +235,11 @@ func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
 			status.Kind = "local"
 		case e.Dynamic >= 0:
 			status.Kind = "dynamic"
-		case g.manifest.LiveOf(e.Name) != nil:
+		case g.Manifest.LiveOf(e.Name) != nil:
 			status.Kind = "live"
 		}
 		if e.Dynamic >= 0 {
-			n, err := l.count(ctx, g, e)
+			n, err := l.CountEntries(ctx, g, e)
 			if err != nil {
 				return err
 			}

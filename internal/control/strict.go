@@ -12,7 +12,7 @@ import (
 
 // warnStrict adds the note on what a strict conntrack does to connections from before.
 func (p *planned) warnStrict() {
-	if !p.manifest.Strict() || p.running.generation != nil && p.running.generation.manifest.Strict() {
+	if !p.manifest.Strict() || p.running.generation != nil && p.running.generation.Manifest.Strict() {
 		return
 	}
 	if !hostfacts.Tracks() {
@@ -40,7 +40,7 @@ func (s *switchover) loadStrictly(ctx context.Context) error {
 		if s.running.live == nil {
 			return strictFor(s.running.state)
 		}
-		return strictFor(s.running.state, s.running.live.manifests()...)
+		return strictFor(s.running.state, s.running.live.Manifests()...)
 	})
 	return strictly(s.running.state, s.manifest, func() error { return s.loadRulesets(ctx) })
 }

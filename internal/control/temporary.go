@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
@@ -19,8 +20,8 @@ import (
 
 // Manifest is that of what runs. It returns datapath.ErrNotLoaded when nothing does.
 func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err error) {
-	err = in.reading(ctx, func(l *live) error {
-		m = l.generations[0].manifest
+	err = in.reading(ctx, func(l *generation.Live) error {
+		m = l.Generations[0].Manifest
 		return nil
 	})
 	return m, err
@@ -36,29 +37,29 @@ var errNoSource = errors.New("lists of more than 100,000 entries are not kept be
 // are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
 func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
 	return in.change(ctx, func(l *live) error {
-		if l.trial != nil || len(l.generations) != 1 {
+		if l.Trial != nil || len(l.Generations) != 1 {
 			return ErrOnTrial
 		}
-		list, err := change(manifest.InForce(l.generations[0].manifest.Temporary, time.Now()))
+		list, err := change(manifest.InForce(l.Generations[0].Manifest.Temporary, time.Now()))
 		if err != nil {
 			return err
 		}
-		return in.putTemporary(context.WithoutCancel(ctx), l, l.generations[0], list)
+		return in.putTemporary(context.WithoutCancel(ctx), l, l.Generations[0], list)
 	})
 }
 
 // putTemporary puts temporary rules into the place of those that a generation has.
-func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, list []manifest.Temporary) error {
-	if err := g.foreign(); err != nil {
+func (in Instance) putTemporary(ctx context.Context, l *live, g *generation.Generation, list []manifest.Temporary) error {
+	if err := g.Foreign(); err != nil {
 		return err
 	}
-	c, err := readSource(l.state, g)
+	c, err := readSource(l.State, g)
 	if err != nil {
 		return err
 	}
-	m := *g.manifest
+	m := *g.Manifest
 	m.Temporary = list
-	if g.program == nil {
+	if g.Program == nil {
 		return in.putTemporaryRuleset(ctx, l, g, c, &m)
 	}
 	if c == nil {
@@ -90,9 +91,9 @@ func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uin
 }
 
 // putTemporaryRuleset is putTemporary in netfilter. The manifest goes first: mend does the rest when the process dies in between.
-func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generation, c *Compiled, m *manifest.Manifest) error {
-	kind := g.manifest.Ruleset().Kind
-	t, err := l.tool(ctx, kind)
+func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generation.Generation, c *Compiled, m *manifest.Manifest) error {
+	kind := g.Manifest.Ruleset().Kind
+	t, err := l.Tool(ctx, kind)
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 		return in.cleanTemporary(ctx)
 	}
 	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], ruleset.Loading{})); err != nil {
-		return errors.Join(err, l.rewrite(g, g.manifest))
+		return errors.Join(err, l.rewrite(g, g.Manifest))
 	}
 	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
 }
@@ -141,12 +142,12 @@ func (in Instance) temporaryRuleset(ctx context.Context, t ruleset.Tool, c *Comp
 }
 
 // rewrite replaces the manifest of a generation in netfilter.
-func (l *live) rewrite(g *generation, m *manifest.Manifest) error {
+func (l *live) rewrite(g *generation.Generation, m *manifest.Manifest) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	return l.state.SetManifest(g.number, text)
+	return l.State.SetManifest(g.Number, text)
 }
 
 // temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
@@ -167,16 +168,16 @@ func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err erro
 
 // mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. With
 // clean it removes what is left of rules that have ended.
-func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation, clean bool) error {
-	list := manifest.InForce(g.manifest.Temporary, time.Now())
-	if clean && len(list) < len(g.manifest.Temporary) && len(l.generations) == 1 {
+func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation.Generation, clean bool) error {
+	list := manifest.InForce(g.Manifest.Temporary, time.Now())
+	if clean && len(list) < len(g.Manifest.Temporary) && len(l.Generations) == 1 {
 		return in.putTemporary(ctx, l, g, list)
 	}
-	if g.program != nil || len(list) == 0 {
+	if g.Program != nil || len(list) == 0 {
 		return nil
 	}
-	if p := g.manifest.TemporaryRuleset; p != nil {
-		t, err := l.tool(ctx, p.Kind)
+	if p := g.Manifest.TemporaryRuleset; p != nil {
+		t, err := l.Tool(ctx, p.Kind)
 		if err != nil {
 			return err
 		}

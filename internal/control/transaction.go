@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/rights"
@@ -19,9 +20,9 @@ type request struct {
 	target   plan.Target
 	choice   string // why it is this target, when it was to be chosen
 
-	move   *manifest.Move // of the rules of the policy that runs, when the request is no more than that; else nil
-	of     *generation    // whose rules move
-	stages *plan.Plan     // to which they move
+	move   *manifest.Move         // of the rules of the policy that runs, when the request is no more than that; else nil
+	of     *generation.Generation // whose rules move
+	stages *plan.Plan             // to which they move
 }
 
 // transact is the transaction. Each step makes a value, which does not change any more, from those before: what runs, what is planned, what
@@ -78,7 +79,7 @@ func (r request) follows(now *running) error {
 		return nil
 	}
 	l := now.live
-	if l == nil || l.trial != nil || len(l.generations) != 1 || now.generation.number != r.of.number || now.generation.manifest.Source != r.of.manifest.Source {
+	if l == nil || l.Trial != nil || len(l.Generations) != 1 || now.generation.Number != r.of.Number || now.generation.Manifest.Source != r.of.Manifest.Source {
 		return ErrChanged
 	}
 	return nil

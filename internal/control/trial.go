@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
@@ -20,8 +21,8 @@ type Now struct {
 	Boot       string   `json:"-"` // as in ApplyOptions
 }
 
-func (g *generation) now() Now {
-	return Now{g.number, g.manifest.File, g.manifest.Devices, g.manifest.Boot}
+func nowOf(g *generation.Generation) Now {
+	return Now{g.Number, g.Manifest.File, g.Manifest.Devices, g.Manifest.Boot}
 }
 
 // tooLate is the time before the end of a trial in which it is not confirmed any more: its steps could fall on both sides of the end.
@@ -34,7 +35,7 @@ func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 		if err != nil {
 			return err
 		}
-		defer l.close()
+		defer l.Close()
 		if err := statedir.Check(in.Dir, in.State); err != nil {
 			return err
 		}
@@ -60,12 +61,12 @@ func (in Instance) locked(ctx context.Context, fn func(*datapath.State) error) e
 // it is too late: then the policy before is in force again.
 func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 	err = in.change(ctx, func(l *live) error {
-		g := l.generations[0]
-		now = g.now()
+		g := l.Generations[0]
+		now = nowOf(g)
 		switch {
-		case l.trial == nil:
+		case l.Trial == nil:
 			return l.noTrial()
-		case l.trial.left < tooLate:
+		case l.Trial.Left < tooLate:
 			return datapath.ErrExpired
 		}
 		return l.confirm(context.WithoutCancel(ctx))
@@ -75,12 +76,12 @@ func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 
 // noTrial tells a trial that expired from none at all.
 func (l *live) noTrial() error {
-	t, err := l.state.Trial()
+	t, err := l.State.Trial()
 	if err == nil && t != nil {
 		return datapath.ErrExpired
 	}
-	for k, tl := range l.tools {
-		if p := l.generations[0].manifest.RulesetOf(k); p != nil {
+	for k, tl := range l.Tools {
+		if p := l.Generations[0].Manifest.RulesetOf(k); p != nil {
 			if _, state, err := tl.Trial(context.Background(), p.Name); err == nil && state == netfilter.Returned {
 				return datapath.ErrExpired
 			}
@@ -92,10 +93,10 @@ func (l *live) noTrial() error {
 // confirm keeps the newest generation: first its rulesets in netfilter, which can refuse, then XDP. What rested during the trial is removed
 // last. So wherever this ends, no packet passes that both policies drop.
 func (l *live) confirm(ctx context.Context) error {
-	g := l.generations[0]
-	both := g.program != nil || l.standby != nil && l.standby.program != nil
-	for _, p := range g.manifest.AllRulesets() {
-		t, err := l.tool(ctx, p.Kind)
+	g := l.Generations[0]
+	both := g.Program != nil || l.Standby != nil && l.Standby.Program != nil
+	for _, p := range g.Manifest.AllRulesets() {
+		t, err := l.Tool(ctx, p.Kind)
 		switch {
 		case err != nil:
 		case both:
@@ -111,31 +112,31 @@ func (l *live) confirm(ctx context.Context) error {
 			return err
 		}
 	}
-	err := l.state.Confirm()
-	if errors.Is(err, datapath.ErrNoTrial) && g.program == nil {
+	err := l.State.Confirm()
+	if errors.Is(err, datapath.ErrNoTrial) && g.Program == nil {
 		err = nil // the trial was netfilter's alone
 	}
-	if err == nil && g.program == nil {
-		err = errors.Join(l.state.Took(g.number), l.state.Stands(g.number))
+	if err == nil && g.Program == nil {
+		err = errors.Join(l.State.Took(g.Number), l.State.Stands(g.Number))
 	}
 	if err != nil {
 		return err
 	}
 	var errs []error
 	if both {
-		for _, p := range g.manifest.AllRulesets() {
-			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))))
+		for _, p := range g.Manifest.AllRulesets() {
+			errs = append(errs, confirmed(l.Tools[p.Kind].Finish(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))))
 		}
 	}
-	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(l.state, g.manifest))...)
+	return errors.Join(append(errs, dropStandIns(ctx, l.Tools, g.Manifest), forget(l.State, g.Number, l.Trial.Old), strictFor(l.State, g.Manifest))...)
 }
 
 // rulesetBefore is the ruleset, of the generation before, that rests during the trial.
 func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
-	if l.standby == nil {
+	if l.Standby == nil {
 		return nil
 	}
-	return l.standby.manifest.RulesetOf(k)
+	return l.Standby.Manifest.RulesetOf(k)
 }
 
 // dropStandIns removes the rulesets that decide nothing and only kept others at rest.
@@ -181,7 +182,7 @@ func (in Instance) sweep(ctx context.Context, state *datapath.State, restore boo
 	if err != nil {
 		return 0, err
 	}
-	defer l.close()
+	defer l.Close()
 	number, err = l.endedTrial(ctx)
 	switch {
 	case err != nil:
@@ -194,14 +195,14 @@ func (in Instance) sweep(ctx context.Context, state *datapath.State, restore boo
 
 // endedTrial is the generation whose trial ended unconfirmed and has left remains, 0 when there is none.
 func (l *live) endedTrial(ctx context.Context) (number int, err error) {
-	t, err := l.state.Trial()
+	t, err := l.State.Trial()
 	if err != nil {
 		return 0, err
 	}
 	if t != nil && t.Expired() {
 		number = t.New
 	}
-	records, err := l.state.Records()
+	records, err := l.State.Records()
 	if err != nil {
 		return 0, err
 	}
@@ -223,7 +224,7 @@ func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
 	if err != nil || m.Ruleset() == nil || r.Took { // one that took effect and does nothing was changed by others
 		return false, err
 	}
-	t, err := l.tool(ctx, m.Ruleset().Kind)
+	t, err := l.Tool(ctx, m.Ruleset().Kind)
 	if err != nil {
 		return false, err
 	}
@@ -234,17 +235,17 @@ func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
 // settle removes the remains of a trial.
 func (l *live) settle(ctx context.Context, in Instance, number int) error {
 	var keep []string
-	for _, g := range l.all() {
-		for _, p := range l.rulesets(g) {
+	for _, g := range l.All() {
+		for _, p := range l.Rulesets(g) {
 			keep = append(keep, p.Name)
 		}
 	}
 	var errs []error
 	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
-		if _, err := l.tool(ctx, k); err == nil {
+		if _, err := l.Tool(ctx, k); err == nil {
 			errs = append(errs, in.clean(ctx, k, keep...))
 		}
 	}
-	errs = append(errs, l.base().rejoin(), l.state.Settle(), removeRecord(l.state, number)) // devices return first: they know the trial by its number
-	return errors.Join(append(errs, strictFor(l.state, l.manifests()...))...)
+	errs = append(errs, rejoin(l.Base()), l.State.Settle(), removeRecord(l.State, number)) // devices return first: they know the trial by its number
+	return errors.Join(append(errs, strictFor(l.State, l.Manifests()...))...)
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -21,6 +22,10 @@ type (
 	Refusals = dynamicset.Refusals
 	// SetError says that a set cannot be used as it was asked.
 	SetError = dynamicset.SetError
+	// FallenError says that a policy should run, and nothing of it is in the kernel.
+	FallenError = generation.FallenError
+	// Repairs is how often something of a generation was put back.
+	Repairs = generation.Repairs
 	// BanAction says what becomes of prefixes that exceed a limit.
 	BanAction = manifest.BanAction
 	// Move is a change of stages of the policy that runs.

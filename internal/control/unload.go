@@ -49,14 +49,14 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	if err := statedir.Check(in.Dir, in.State); err != nil {
 		return err
 	}
-	for _, g := range l.generations {
-		err = errors.Join(err, g.windDown(ctx, nil))
+	for _, g := range l.Generations {
+		err = errors.Join(err, windDown(ctx, g, nil))
 	}
-	return errors.Join(err, in.retainProxy(ctx, l.manifests(), nil))
+	return errors.Join(err, in.retainProxy(ctx, l.Manifests(), nil))
 }
 
 // kinds are the tools that may have rulesets of the instance: those that a manifest names, and those that are installed, because an apply
@@ -66,12 +66,12 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.
 	l, err := openLive(ctx, state)
 	switch {
 	case err == nil:
-		for _, g := range l.all() {
-			for _, p := range l.rulesets(g) {
+		for _, g := range l.All() {
+			for _, p := range l.Rulesets(g) {
 				named[p.Kind] = true
 			}
 		}
-		l.close()
+		l.Close()
 	case !errors.Is(err, datapath.ErrNotLoaded):
 		return nil, err
 	}

@@ -54,6 +54,15 @@ func (e *StateError) Error() string { return fmt.Sprintf("generation %s is %s", 
 // Hint is the remedy.
 func (e *StateError) Hint() string { return e.Remedy }
 
+// UnlessAbsent is err, or nil for a StateError that says that the generation is Absent: another tool has removed it.
+func UnlessAbsent(err error) error {
+	var state *StateError
+	if errors.As(err, &state) && state.State == Absent {
+		return nil
+	}
+	return err
+}
+
 // ExpiredError says that a trial had ended before it was confirmed. Nothing was changed.
 type ExpiredError struct{ Name string }
 

@@ -1,0 +1,111 @@
+package generation
+
+import (
+	"context"
+
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/manifest"
+)
+
+// DynamicSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses
+// is not to be entered elsewhere.
+func (l *Live) DynamicSets(ctx context.Context, g *Generation, e manifest.Set) (sets []dynamicset.Set, err error) {
+	if g.Program != nil {
+		dynamic, err := dynamicset.Open(g.Program)
+		if err != nil {
+			return nil, err
+		}
+		if dynamic != nil {
+			sets = append(sets, dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e))
+		}
+	}
+	for _, p := range g.Manifest.Rulesets {
+		if names, ok := p.Sets[e.Name]; ok {
+			t, err := l.Tool(ctx, p.Kind)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, dynamicset.NewFilterSet(t, p, names, e))
+		}
+	}
+	return sets, nil
+}
+
+// CountEntries is how many entries a dynamic set has where packets meet it first.
+func (l *Live) CountEntries(ctx context.Context, g *Generation, e manifest.Set) (int, error) {
+	if e.Local && g.Program == nil {
+		own, err := hostfacts.OwnAddresses()
+		return len(own), err
+	}
+	sets, err := l.DynamicSets(ctx, g, e)
+	if err != nil || len(sets) == 0 {
+		return 0, err
+	}
+	return sets[0].Count(ctx)
+}
+
+// Entries lists what a dynamic set of a generation holds, in any order.
+func (l *Live) Entries(ctx context.Context, g *Generation, e manifest.Set) ([]dynamicset.Blocked, error) {
+	sets, err := l.DynamicSets(ctx, g, e)
+	if err != nil || len(sets) == 0 {
+		return nil, err
+	}
+	return sets[0].List(ctx)
+}
+
+// RefreshLocal brings the set `local` of an XDP program to the addresses that the host has now, and returns how many it added and removed.
+// A generation without such a set has no change.
+func (g *Generation) RefreshLocal() (added, removed int, err error) {
+	if g.Program == nil {
+		return 0, 0, nil
+	}
+	dynamic, err := dynamicset.Open(g.Program)
+	if err != nil || dynamic == nil {
+		return 0, 0, err
+	}
+	for _, e := range g.Manifest.Sets {
+		if e.Local {
+			return dynamicset.UpdateLocal(dynamic, e.Dynamic)
+		}
+	}
+	return 0, 0, nil
+}
+
+// BansFor are the entries that the generation now has in dynamic sets which the generation before has too, by the name of the set: before is
+// to have them when it runs again.
+func (l *Live) BansFor(ctx context.Context, now, before *Generation) (map[string][]dynamicset.Blocked, error) {
+	bans := map[string][]dynamicset.Blocked{}
+	for _, e := range before.Manifest.Sets {
+		was, ok := now.Manifest.Set(e.Name)
+		if e.Dynamic < 0 || e.Local || !ok || was.Dynamic < 0 {
+			continue
+		}
+		list, err := l.Entries(ctx, now, was)
+		if err != nil {
+			return nil, err
+		}
+		bans[e.Name] = list
+	}
+	return bans, nil
+}
+
+// Enter adds bans, by the name of the set, to the dynamic sets of an XDP program. Without a program it does nothing.
+func (g *Generation) Enter(ctx context.Context, bans map[string][]dynamicset.Blocked) error {
+	if g.Program == nil {
+		return nil
+	}
+	dynamic, err := dynamicset.Open(g.Program)
+	if err != nil || dynamic == nil {
+		return err
+	}
+	for _, e := range g.Manifest.Sets {
+		if list := bans[e.Name]; list != nil {
+			set := dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e)
+			if _, err := set.Block(ctx, dynamicset.AsBans(list)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
