@@ -123,6 +123,31 @@ SEC("xdp") int least_ipv6(struct xdp_md *ctx)
 					ip->saddr.s6_addr32[3] == bpf_htonl(1) && udp->dest == bpf_htons(1001));
 }
 
+/* least_line is least, and reads a line of a table at a place that the source's address says, as every exact set must that
+ * does not fit into the address itself. max_entries and least_lines, their number, are set before loading. The lines are
+ * zero, so no packet matches. */
+const volatile __u32 least_lines = 1;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32[16]);
+} least_line_set SEC(".maps");
+
+SEC("xdp") int least_line(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
+	struct udphdr *udp = (void *)(ip + 1);
+	__u32 number, *line;
+
+	if (!ip || ip->ihl != sizeof(*ip) / 4 || ip->frag_off & bpf_htons(0x3fff))
+		return XDP_PASS;
+	number = (__u64)(ip->saddr * 0x9e3779b1) * least_lines >> 32; /* Fibonacci hashing (Knuth, volume 3, 6.4) */
+	line = bpf_map_lookup_elem(&least_line_set, &number);
+	return count_least(ctx, line && ip->protocol == IPPROTO_UDP && *line == ip->saddr && udp->dest == bpf_htons(1001));
+}
+
 /* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back:
  * the frame that SYN protection writes, without the decision and the cookie. What is shorter is dropped, all else passes. */
 struct answer_options {

@@ -27,6 +27,7 @@ const (
 	LeastTCP  = peersProgLeastTcp  // TCP over IPv4
 	LeastVLAN = peersProgLeastVlan // UDP over IPv4 behind a VLAN tag
 	LeastIPv6 = peersProgLeastIpv6 // UDP over IPv6
+	LeastLine = peersProgLeastLine // UDP over IPv4, and a read of one line of its set
 
 	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
 	Spoofed = peersProgSpoofed // counts a server's answers to nobody
@@ -35,8 +36,12 @@ const (
 	Yardstick = peersProgYardstick
 )
 
-// The constants of limit4 and victim.
+// Line is the size of a line of LeastLine's set, in bytes: a cache line.
+const Line = 64
+
+// The constants of limit4, victim and least_line.
 const (
+	LeastLines     = peersVarLeastLines     // number of lines of its set
 	Limit4Mask     = peersVarLimit4Mask
 	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
 	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up

@@ -3,6 +3,7 @@ package sets
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // loads is how often the loading of short lists is timed.
@@ -63,6 +65,33 @@ func loadHash(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 		keys[i] = prefix.Addr().As4()
 	}
 	return b.filled(p, start, fill(p.Set, keys))
+}
+
+// leastBytes is the size of the smallest table that can tell the addresses of a list from all others: the binary logarithm of the number of such
+// lists of IPv4 addresses, by Stirling's formula. It counts one line at least.
+func leastBytes(addresses int) int {
+	n, all := float64(addresses), math.Exp2(32)
+	bits := n*math.Log2(all/n) + (all-n)*math.Log2(all/(all-n))
+	return max(int(bits/8), peer.Line)
+}
+
+// leastLine adds the row of a program that reads one line of the smallest table that can hold the list. No exact set of random addresses can read less.
+func (b *Builder) leastLine() error {
+	name, bytes := b.List.Name+"/least", leastBytes(len(b.List.Prefixes))
+	if b.List.V6 || !b.List.Hosts || !b.Wants(name) {
+		return nil
+	}
+	lines := uint32(bytes / peer.Line)
+	p, err := peer.Load(peer.LeastLine, func(m *ebpf.MapSpec) { m.MaxEntries = lines }, map[string]any{peer.LeastLines: lines})
+	if err != nil {
+		return err
+	}
+	b.Owned = append(b.Owned, p.Set.Close)
+	b.Add(&rig.Rate{
+		Name: name, Label: fmt.Sprintf("the least, and one line of the smallest table for this list (%.1f MB)", float64(bytes)/1e6),
+		Subject: rig.Subject{Site: b.XDP, Program: b.Own(p.Program)}, Flood: "listed", Flows: []lab.Flow{rig.Flood(b.List.Listed)},
+	})
+	return nil
 }
 
 // loadTrie fills a BPF LPM trie of the list's family.

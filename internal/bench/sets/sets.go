@@ -113,6 +113,9 @@ func (b *Builder) run(ctx context.Context) error {
 	if err := b.Limits(); err != nil {
 		return err
 	}
+	if err := b.leastLine(); err != nil {
+		return err
+	}
 	defer b.publishLoad() // what there is, also when the rest cannot be measured
 	for _, t := range allTools {
 		if err := b.tool(ctx, t); err != nil {
