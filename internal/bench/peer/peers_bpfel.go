@@ -18,6 +18,7 @@ import (
 const (
 	peersMapHash4Set        = "hash4_set"
 	peersMapLeastCounts     = "least_counts"
+	peersMapLeastLineSet    = "least_line_set"
 	peersMapLimit4Counts    = "limit4_counts"
 	peersMapLimit4Set       = "limit4_set"
 	peersMapLpm4Set         = "lpm4_set"
@@ -31,6 +32,7 @@ const (
 	peersProgHash4          = "hash4"
 	peersProgLeast          = "least"
 	peersProgLeastIpv6      = "least_ipv6"
+	peersProgLeastLine      = "least_line"
 	peersProgLeastTcp       = "least_tcp"
 	peersProgLeastVlan      = "least_vlan"
 	peersProgLimit4         = "limit4"
@@ -40,6 +42,7 @@ const (
 	peersProgTouch          = "touch"
 	peersProgVictim         = "victim"
 	peersProgYardstick      = "yardstick"
+	peersVarLeastLines      = "least_lines"
 	peersVarLimit4Burst     = "limit4_burst"
 	peersVarLimit4Heavy     = "limit4_heavy"
 	peersVarLimit4Interval  = "limit4_interval"
@@ -94,6 +97,7 @@ type peersProgramSpecs struct {
 	Hash4     *ebpf.ProgramSpec `ebpf:"hash4"`
 	Least     *ebpf.ProgramSpec `ebpf:"least"`
 	LeastIpv6 *ebpf.ProgramSpec `ebpf:"least_ipv6"`
+	LeastLine *ebpf.ProgramSpec `ebpf:"least_line"`
 	LeastTcp  *ebpf.ProgramSpec `ebpf:"least_tcp"`
 	LeastVlan *ebpf.ProgramSpec `ebpf:"least_vlan"`
 	Limit4    *ebpf.ProgramSpec `ebpf:"limit4"`
@@ -111,6 +115,7 @@ type peersProgramSpecs struct {
 type peersMapSpecs struct {
 	Hash4Set        *ebpf.MapSpec `ebpf:"hash4_set"`
 	LeastCounts     *ebpf.MapSpec `ebpf:"least_counts"`
+	LeastLineSet    *ebpf.MapSpec `ebpf:"least_line_set"`
 	Limit4Counts    *ebpf.MapSpec `ebpf:"limit4_counts"`
 	Limit4Set       *ebpf.MapSpec `ebpf:"limit4_set"`
 	Lpm4Set         *ebpf.MapSpec `ebpf:"lpm4_set"`
@@ -126,6 +131,7 @@ type peersMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersVariableSpecs struct {
+	LeastLines     *ebpf.VariableSpec `ebpf:"least_lines"`
 	Limit4Burst    *ebpf.VariableSpec `ebpf:"limit4_burst"`
 	Limit4Heavy    *ebpf.VariableSpec `ebpf:"limit4_heavy"`
 	Limit4Interval *ebpf.VariableSpec `ebpf:"limit4_interval"`
@@ -156,6 +162,7 @@ func (o *peersObjects) Close() error {
 type peersMaps struct {
 	Hash4Set        *ebpf.Map `ebpf:"hash4_set"`
 	LeastCounts     *ebpf.Map `ebpf:"least_counts"`
+	LeastLineSet    *ebpf.Map `ebpf:"least_line_set"`
 	Limit4Counts    *ebpf.Map `ebpf:"limit4_counts"`
 	Limit4Set       *ebpf.Map `ebpf:"limit4_set"`
 	Lpm4Set         *ebpf.Map `ebpf:"lpm4_set"`
@@ -171,6 +178,7 @@ func (m *peersMaps) Close() error {
 	return _PeersClose(
 		m.Hash4Set,
 		m.LeastCounts,
+		m.LeastLineSet,
 		m.Limit4Counts,
 		m.Limit4Set,
 		m.Lpm4Set,
@@ -187,6 +195,7 @@ func (m *peersMaps) Close() error {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersVariables struct {
+	LeastLines     *ebpf.Variable `ebpf:"least_lines"`
 	Limit4Burst    *ebpf.Variable `ebpf:"limit4_burst"`
 	Limit4Heavy    *ebpf.Variable `ebpf:"limit4_heavy"`
 	Limit4Interval *ebpf.Variable `ebpf:"limit4_interval"`
@@ -203,6 +212,7 @@ type peersPrograms struct {
 	Hash4     *ebpf.Program `ebpf:"hash4"`
 	Least     *ebpf.Program `ebpf:"least"`
 	LeastIpv6 *ebpf.Program `ebpf:"least_ipv6"`
+	LeastLine *ebpf.Program `ebpf:"least_line"`
 	LeastTcp  *ebpf.Program `ebpf:"least_tcp"`
 	LeastVlan *ebpf.Program `ebpf:"least_vlan"`
 	Limit4    *ebpf.Program `ebpf:"limit4"`
@@ -220,6 +230,7 @@ func (p *peersPrograms) Close() error {
 		p.Hash4,
 		p.Least,
 		p.LeastIpv6,
+		p.LeastLine,
 		p.LeastTcp,
 		p.LeastVlan,
 		p.Limit4,
