@@ -41,7 +41,7 @@ const Line = 64
 
 // The constants of limit4, victim and least_line.
 const (
-	LeastLines     = peersVarLeastLines     // number of lines of its set
+	LeastLines     = peersVarLeastLines // number of lines of its set
 	Limit4Mask     = peersVarLimit4Mask
 	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
 	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
