@@ -78,6 +78,9 @@ func check(ctx context.Context, e *env, file string) error {
 		return err
 	}
 	e.notes(checkNotes(c))
+	if absent := operate.Absent(c.Policy); absent != nil {
+		e.warnOf(absent)
+	}
 	n := counts(c)
 	e.println("%s: ok: %s (%s), %s, %s, %s", file, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
 		display.Things(n.Rules, "rule", "rules"), display.Things(n.Services, "service", "services"), display.Things(n.Checks, "check", "checks"))
@@ -123,6 +126,11 @@ func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err 
 		n := counts(c)
 		report.checkCounts = &n
 		report.Notes = append(report.Notes, checkNotes(c)...)
+		if absent := operate.Absent(c.Policy); absent != nil {
+			for _, p := range operate.Problems(absent) {
+				report.Notes = append(report.Notes, p.String()+": "+p.Hint)
+			}
+		}
 		return e.printJSON(report)
 	}
 	for _, p := range operate.Problems(err) {
