@@ -50,6 +50,7 @@ func TestPage(t *testing.T) {
 	b.pageSizes()
 	b.pageKeyboard()
 	b.pageAccessible()
+	b.pageClock()
 	b.pageHidden()
 	b.clean(pageAddress) // what follows cannot be without errors in the console
 	b.pageRefusesHTML()
@@ -253,6 +254,23 @@ func (b *browser) pageAccessible() {
 		}
 	}
 	value[bool](b, "document.getElementById('chart-details').open = false")
+}
+
+// pageClock sets the clock of the daemon's host back by two hours, as the page sees it. The chart goes on at the new time.
+func (b *browser) pageClock() {
+	b.Helper()
+	value[bool](b, `(window.before = fetch, window.fetch = async (path, options) => {
+		if (!String(path).startsWith('v1/series')) return before(path, options);
+		const answer = await before('v1/series', options);
+		const body = await answer.json();
+		for (const s of body.steps) s.time = new Date(Date.parse(s.time) - 7200000).toISOString();
+		return new Response(JSON.stringify(body));
+	}, document.getElementById('chart-details').open = true)`)
+	b.until("the newest row of the chart is of two hours ago", func() bool {
+		return value[bool](b, `(newest => [0, 1, 2].some(n => newest === new Intl.DateTimeFormat('en-GB', {timeStyle: 'medium'}).format(
+			new Date(30000 * (Math.floor((Date.now() - 7200000) / 30000) - n)))))(document.querySelector('#chart-table tbody tr').firstChild.innerText.slice(-8))`)
+	})
+	value[bool](b, "(window.fetch = before, document.getElementById('chart-details').open = false, true)")
 }
 
 // pageHidden hides the page, as another tab would: it asks for nothing more, and goes on when it is shown again.

@@ -116,7 +116,8 @@ func (s *Series) add(before, after *control.Status) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // the clock was set back
+	s.setBack(next.Time.Add(-after.Read.Sub(before.Read)))
+	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // by less than a step
 		next.Time = s.steps[n-1].Time.Add(time.Millisecond)
 	}
 	old := 0
@@ -125,6 +126,19 @@ func (s *Series) add(before, after *control.Status) {
 	}
 	s.steps = slices.Delete(s.steps, 0, old)
 	s.steps = append(s.steps, next)
+}
+
+// setBack moves the steps to the times that they have by a clock that was set back, when a step that begins now would begin before the last
+// one ends. Else each further step would follow the last one at once until the clock has caught up, and a chart of them would stand still.
+func (s *Series) setBack(begin time.Time) {
+	n := len(s.steps)
+	if n == 0 || s.steps[n-1].Time.Sub(begin) < step/2 {
+		return
+	}
+	by := begin.Sub(s.steps[n-1].Time).Round(time.Millisecond)
+	for i := range s.steps {
+		s.steps[i].Time = s.steps[i].Time.Add(by)
+	}
 }
 
 // After returns the steps after a time. When no step is at or after it they are of another clock, as before a restart, and

@@ -173,3 +173,50 @@ func TestBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestClockIsSet reads while somebody sets the clock by so much: forward, and back. Steps keep their distances to each other up to a step that was
+// before the clock was set, and who asks for those after the last one gets all of them when the clock was set back.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{-2 * time.Hour, -5 * time.Second, -300 * time.Millisecond, 0, time.Hour} {
+		s := New(nil)
+		now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) // without a monotonic part
+		add := func() {
+			first, next := counting(1, 0), counting(1, 10)
+			first.Read, next.Read = now, now.Add(step)
+			s.add(first, next)
+			now = next.Read
+		}
+		for range 5 {
+			add()
+		}
+		last := s.After(time.Time{})[4].Time
+		now = now.Add(by)
+		for range 5 {
+			add()
+		}
+		steps := s.After(time.Time{})
+		if end := steps[len(steps)-1].Time; !end.Equal(now) {
+			t.Errorf("set by %v: the last step ends at %v, want %v", by, end, now)
+		}
+		for i := 1; i < len(steps); i++ {
+			want := step
+			if i == 5 && by > -step/2 {
+				want += by
+			}
+			if by < time.Hour && steps[i].Time.Sub(steps[i-1].Time) != want {
+				t.Errorf("set by %v: step %d ends %v after the one before, want %v", by, i, steps[i].Time.Sub(steps[i-1].Time), want)
+			}
+		}
+		want := 5
+		switch by {
+		case -2 * time.Hour:
+			want = 10
+		case -5 * time.Second:
+			want = 3 // they end after the last one that is known
+		}
+		if n := len(s.After(last)); n != want {
+			t.Errorf("set by %v: %d steps after the last one that is known, want %d", by, n, want)
+		}
+	}
+}

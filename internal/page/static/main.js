@@ -20,6 +20,7 @@ const page = {
   top: null,
   paths: null, // of the API, when they are known
   heard: null, // a Date: the last answer
+  heardAt: 0, // when it came, by performance.now: the clock may be set
   lost: null, // a Date: since then there is none
 };
 
@@ -30,6 +31,7 @@ const events = new Events();
 
 function heard() {
   page.heard = new Date();
+  page.heardAt = performance.now();
   if (!page.lost) return;
   page.lost = null;
   asker.hurry(); // what came meanwhile
@@ -37,7 +39,7 @@ function heard() {
 }
 
 function silent() {
-  if (page.lost || Date.now() - page.heard < lostAfter) return;
+  if (page.lost || performance.now() - page.heardAt < lostAfter) return;
   page.lost = page.heard ?? new Date();
   state();
   figures();
@@ -46,6 +48,7 @@ function silent() {
 const asker = new Asker(heard, silent);
 
 asker.every(2, () => `v1/series?after=${encodeURIComponent(page.steps.at(-1)?.time ?? '')}`, (answer) => {
+  if (behind(answer.steps, page.steps)) page.steps = []; // the clock of the host was set back: the answer has all steps by the new time
   const known = new Set(page.steps.map((s) => s.time));
   const added = answer.steps.filter((s) => !known.has(s.time));
   if (added.length) page.stepped = performance.now();
@@ -100,6 +103,11 @@ function end() {
   return last ? Date.parse(last.time) + performance.now() - page.stepped : Date.now();
 }
 
+/** behind reports whether some steps end before others do. */
+function behind(steps, others) {
+  return steps.length > 0 && others.length > 0 && Date.parse(steps.at(-1).time) < Date.parse(others.at(-1).time);
+}
+
 /** generations are the times, in milliseconds, at which another generation began to run. */
 function generations() {
   return page.steps.filter((s, i) => i > 0 && s.generation !== page.steps[i - 1].generation).map((s) => Date.parse(s.time) - 1000 * s.seconds);
@@ -122,7 +130,7 @@ function state() {
 function verdict() {
   const s = page.status;
   if (page.lost) {
-    return ['lost', '?', 'No answer', `The daemon has not answered since ${clock(page.lost)}, for ${span((Date.now() - page.lost) / 1000)}. ` +
+    return ['lost', '?', 'No answer', `The daemon has not answered since ${clock(page.lost)}, for ${span((performance.now() - page.heardAt) / 1000)}. ` +
       'What the policy filters goes on in the kernel. Either the daemon has ended, or no policy with this address runs. This page asks again by itself.'];
   }
   if (!s && !page.problem) return ['', '…', 'Asking the daemon', ''];
