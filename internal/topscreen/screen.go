@@ -129,8 +129,10 @@ func (s *screen) lines() (lines []string) {
 		lower = parts[s.part].Lines()
 	}
 	upper := min(len(reasons), max(rest/2, rest-len(lower)))
-	lines = append(append(lines, ""), firstLines(reasons, upper)...)
-	lines = append(append(lines, ""), firstLines(lower, rest-upper)...)
+	if rest > 0 {
+		lines = append(append(lines, ""), firstLines(reasons, upper)...)
+		lines = append(append(lines, ""), firstLines(lower, rest-upper)...)
+	}
 	for len(lines) < s.height-1 {
 		lines = append(lines, "")
 	}
@@ -138,7 +140,7 @@ func (s *screen) lines() (lines []string) {
 	if s.paused {
 		keys = "PAUSED   " + keys
 	}
-	lines = append(firstLines(lines, s.height-1), keys)
+	lines = append(lines[:s.height-1], keys)
 	for i := range lines {
 		lines[i] = clip(lines[i], s.width)
 	}

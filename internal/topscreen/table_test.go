@@ -4,15 +4,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
-// TestTables shows what `top` knows: the head, the reasons, and who is in the samples.
-func TestTables(t *testing.T) {
-	t.Parallel()
-	half := 0.5
-	top := &operate.Top{
+// sampled is a reading with two reasons and one sample.
+func sampled() *operate.Top {
+	return &operate.Top{
 		Policy: "policy.yaml", Generation: 2, Target: "xdp", Devices: []string{"eth0", "eth1"}, Seconds: 1.5,
 		Passed: operate.Rate{Packets: 10, Bits: 5120}, Dropped: operate.Rate{Packets: 1.2e6, Bits: 6e8},
 		Reasons: []operate.ReasonRate{{Name: "banned", Verdict: "drop", Stage: "xdp", Rate: operate.Rate{Packets: 3}}, {Name: "tried", Verdict: "drop", Stage: "xdp", Observe: true}},
@@ -21,6 +20,13 @@ func TestTables(t *testing.T) {
 			Fields: map[string][]operate.Talker{"port": {{Key: "udp/53", Share: 1}}},
 		},
 	}
+}
+
+// TestTables shows what `top` knows: the head, the reasons, and who is in the samples.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	half := 0.5
+	top := sampled()
 	lines := func(list []string) string {
 		for i, line := range list {
 			list[i] = strings.Join(strings.Fields(line), " ")
@@ -52,5 +58,37 @@ func TestTables(t *testing.T) {
 	top.Samples, top.Reasons, top.Policy = nil, nil, "p\x1b[2J"
 	if Samples(top) != nil || !slices.Equal(Reasons(top).Lines(), []string{"rules, checks and the default: none"}) || strings.Contains(Head(top)[0], "\x1b") {
 		t.Errorf("%v, %v, %q", Samples(top), Reasons(top).Lines(), Head(top)[0])
+	}
+}
+
+// TestSizes shows top on terminals of all sizes. Nothing is wider or higher than the terminal, the last line has the keys, and on five lines
+// there are what passes, what is dropped, and the keys.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	s := &screen{top: sampled()}
+	for range 60 {
+		s.top.Reasons = append(s.top.Reasons, operate.ReasonRate{Name: "a-rule-with-a-long-name", Verdict: "drop", Stage: "xdp"})
+	}
+	s.top.Warning = "samples take CAP_NET_RAW, which the daemon does not have under its systemd unit"
+	for _, warned := range []bool{true, false} {
+		if !warned {
+			s.top.Warning = ""
+		}
+		for height := 1; height <= 80; height++ {
+			for _, width := range []int{1, 20, 80, 250} {
+				s.width, s.height, s.paused = width, height, height%2 == 0
+				lines := s.lines()
+				wide := slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > width })
+				if len(lines) != height || wide || s.paused != strings.HasPrefix(lines[height-1], "PAUSED"[:min(width, 6)]) {
+					t.Fatalf("%d×%d: %d lines:\n%s", width, height, len(lines), strings.Join(lines, "\n"))
+				}
+				text := strings.Join(lines, "\n")
+				for _, want := range []string{"passed", "dropped", " 1.20M"} {
+					if height >= 5 && width >= 20 && !strings.Contains(text, want) {
+						t.Errorf("%d×%d: no %q in\n%s", width, height, want, text)
+					}
+				}
+			}
+		}
 	}
 }
