@@ -219,12 +219,16 @@ func shareText(s suggest.Share) string {
 	return fmt.Sprintf("%s (%s to %s)", percentText(s.Part()), percentText(s.Low), percentText(s.High))
 }
 
-func harmText(s *suggest.Share) string {
+func harmText(s *suggest.Harm) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf(", and %s of the baseline's %s (at most %s of all such traffic)", display.Count(s.Packets), display.Things(s.Of, "packet", "packets"),
-		percentText(s.High))
+	from := ""
+	if s.Senders > 0 {
+		from = fmt.Sprintf(", from %s of %s", display.Count(s.Senders), display.Things(s.OfSenders, "sender", "senders"))
+	}
+	return fmt.Sprintf(", and %s of the baseline's %s%s (at most %s of all such traffic)", display.Count(s.Packets), display.Things(s.Of, "packet", "packets"),
+		from, percentText(s.High))
 }
 
 // percentText writes a share in percent, small ones with more digits.

@@ -111,20 +111,11 @@ func (t *tally) judge(drops bool, lasted time.Duration, most float64) (judgement
 	return stays, ""
 }
 
-// source is the address that a sample is from: an IPv6 client is a /64.
-func source(s *suggest.Sample) netip.Addr {
-	if s.Src.Is4() {
-		return s.Src
-	}
-	p, _ := s.Src.Prefix(64)
-	return p.Addr()
-}
-
 // newAutomatic knows the sources of legitimate samples.
 func newAutomatic(good []suggest.Sample) *automatic {
 	a := &automatic{rejected: map[string]bool{}, known: map[netip.Addr]bool{}}
 	for i := range good {
-		a.known[source(&good[i])] = true
+		a.known[good[i].Sender()] = true
 	}
 	return a
 }
@@ -134,7 +125,7 @@ func (a *automatic) see(s *suggest.Sample) {
 	if a == nil || len(a.rules) == 0 {
 		return
 	}
-	known := a.known[source(s)]
+	known := a.known[s.Sender()]
 	for _, r := range a.rules {
 		r.live.add(r.matches(s), known)
 	}
@@ -169,8 +160,8 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		if err != nil {
 			return err
 		}
-		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic)",
-			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High)
+		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders",
+			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High, s.Collateral.Senders, s.Collateral.OfSenders)
 		r := &measured{matches: matches, since: now, Temporary: manifest.Temporary{
 			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: s.Text, Began: now.UTC(), Until: now.Add(bounds.For).UTC(), Why: why,
 		}}

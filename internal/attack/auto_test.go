@@ -41,7 +41,7 @@ func newAutoTest(t *testing.T) *autoTest {
 // rule is a suggestion that matches so many of 5000 legitimate samples.
 func rule(port, harmed int) suggest.Rule {
 	harm := suggest.ShareOf(harmed, 5000)
-	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &harm}
+	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: harm}}
 }
 
 func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {

@@ -68,7 +68,7 @@ type Suggestion struct {
 	Rules    []suggest.Rule `json:"rules"`
 
 	Coverage   suggest.Share  `json:"coverage"`             // of what passed
-	Collateral *suggest.Share `json:"collateral,omitempty"` // of the baseline
+	Collateral *suggest.Harm  `json:"collateral,omitempty"` // of the baseline
 }
 
 // Summary is a report in a list.

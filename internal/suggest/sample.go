@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/capture"
@@ -39,6 +40,15 @@ func NewSample(frame []byte, length int) Sample {
 	s.L4, s.Payload, s.Query = moved(s.L4, frame, kept), moved(s.Payload, frame, kept), s.Query.Clone()
 	s.seen = max(0, min(len(s.L4), captured-before))
 	return s
+}
+
+// Sender is the address that the packet is from: a client of IPv6 is a /64.
+func (s *Sample) Sender() netip.Addr {
+	if s.Src.Is4() {
+		return s.Src
+	}
+	p, _ := s.Src.Prefix(64)
+	return p.Addr()
 }
 
 // moved is a part of a frame in a copy of the frame's first bytes. nil stays nil.

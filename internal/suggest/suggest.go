@@ -2,6 +2,8 @@ package suggest
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 )
@@ -28,7 +30,7 @@ type Result struct {
 	Dropped    []Reason `json:"dropped"`              // those that it drops already
 	Rules      []Rule   `json:"rules"`                // those that cover most first
 	Coverage   Share    `json:"coverage"`             // of the packets that pass, by all rules together
-	Collateral *Share   `json:"collateral,omitempty"` // of the legitimate packets, by all rules; nil without a baseline
+	Collateral *Harm    `json:"collateral,omitempty"` // of the legitimate packets, by all rules; nil without a baseline
 }
 
 // Reason is why the policy drops packets of the attack already.
@@ -43,7 +45,7 @@ type Rule struct {
 	Text       string `json:"rule"`                 // one line, as it stands under rules
 	Before     string `json:"before,omitempty"`     // the rule that passes its packets now, before which it must stand
 	Coverage   Share  `json:"coverage"`             // of the packets of the attack that pass
-	Collateral *Share `json:"collateral,omitempty"` // of the legitimate packets; nil without a baseline
+	Collateral *Harm  `json:"collateral,omitempty"` // of the legitimate packets; nil without a baseline
 }
 
 // Find finds rules against an attack. Each one is read as a policy reads it, and counted by ir.Eval. One that matches
@@ -103,13 +105,34 @@ func (in *Input) name(number int) string {
 	return name
 }
 
-// harm is how many of the legitimate packets some rules match.
-func (in *Input) harm(rules []*matcher) *Share {
+// Harm is the part of the legitimate packets that rules match, and how many senders are concerned: few packets can be all of somebody's.
+type Harm struct {
+	Share
+	Senders   int `json:"senders"`    // of legitimate packets that the rules match. One of IPv6 is a /64.
+	OfSenders int `json:"of_senders"` // of all legitimate packets
+}
+
+// harm is what some rules would do to the legitimate packets.
+func (in *Input) harm(rules []*matcher) *Harm {
 	if len(in.Good) == 0 {
 		return nil
 	}
-	s := share(count(rules, in.Good), len(in.Good))
-	return &s
+	harmed, packets := map[netip.Addr]bool{}, 0 // by the sender
+	for i := range in.Good {
+		s := &in.Good[i]
+		matched := slices.ContainsFunc(rules, func(m *matcher) bool { return m.has(s) })
+		if matched {
+			packets++
+		}
+		harmed[s.Sender()] = harmed[s.Sender()] || matched
+	}
+	h := &Harm{Share: share(packets, len(in.Good)), OfSenders: len(harmed)}
+	for _, is := range harmed {
+		if is {
+			h.Senders++
+		}
+	}
+	return h
 }
 
 // before is the first rule of the policy that passes packets which a suggested one would drop: behind it, that one would do nothing. It is
