@@ -115,7 +115,7 @@ func TestFeeds(t *testing.T) {
 	h.drops("while a list is held", map[string]bool{"9.9.9.1": true, "9.9.9.9": false})
 	h.says(false, "feeds accept other", "the policy that runs has no such set with url")
 	h.says(true, "feeds accept drop", "drop: changed: 1 entry in force, 6 before")
-	h.says(false, "feeds accept drop", "no list is held")
+	h.says(false, "feeds accept drop", "no list is held", "hint: `floodwall feeds` shows which lists are held; one that was accepted is in force")
 	h.drops("accepted", map[string]bool{"9.9.9.1": false, "9.9.9.9": true})
 
 	h.body.Store("<html>")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -47,8 +48,8 @@ func repair(ctx context.Context, e *env, restoring bool) error {
 	for _, name := range r.Waiting {
 		e.warning("device " + name + " has gone: repair again when it has returned")
 	}
-	for _, text := range r.Renamed {
-		e.warning(text)
+	for _, name := range r.Renamed {
+		e.warning(control.RenamedText(name))
 	}
 	left := len(r.Waiting)+len(r.Renamed) > 0
 	if text := r.String(); text != "" {

@@ -19,7 +19,7 @@ type Repaired struct {
 	Devices  []RepairedDevice  `json:"devices"`
 	Rulesets []RepairedRuleset `json:"netfilter"`
 	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
-	Renamed  []string          `json:"renamed,omitempty"` // which devices have another name now, and what to do
+	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
 }
 
 // RepairedDevice is a device that has the program of the policy again.

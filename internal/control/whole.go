@@ -19,7 +19,9 @@ func (s *Status) whole(ctx context.Context, l *generation.Live, g *generation.Ge
 		for _, lack := range lacks {
 			s.lacks(lack)
 		}
-		s.Open = append(s.Open, generation.Renamed(g.Manifest, lacks)...)
+		for _, name := range generation.Renamed(g.Manifest, lacks) {
+			s.open("%s", RenamedText(name))
+		}
 	} else {
 		for _, name := range g.Manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
@@ -52,6 +54,11 @@ func (s *Status) lacks(lack datapath.Lack) {
 	default:
 		s.open("%s is not filtered: another tool has detached the program", lack.Of)
 	}
+}
+
+// RenamedText says what is wrong with a device that Repaired.Renamed names, and what to do.
+func RenamedText(name string) string {
+	return fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
 }
 
 func (s *Status) open(format string, args ...any) {

@@ -213,7 +213,10 @@ func (r *repairer) once(ctx context.Context) (did, calm bool) {
 		}
 	}
 	if repaired != nil {
-		texts := repaired.Renamed
+		var texts []string
+		for _, name := range repaired.Renamed {
+			texts = append(texts, control.RenamedText(name))
+		}
 		for _, name := range repaired.Waiting {
 			texts = append(texts, fmt.Sprintf("device %s has gone; it is filtered again as soon as it returns", name))
 		}

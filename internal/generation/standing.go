@@ -101,13 +101,10 @@ func orNotLoaded(err error) error {
 	return err
 }
 
-// Renamed names devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
-func Renamed(m *manifest.Manifest, lacks []datapath.Lack) (texts []string) {
-	for _, name := range m.Devices {
+// Renamed are the devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
+func Renamed(m *manifest.Manifest, lacks []datapath.Lack) []string {
+	return slices.DeleteFunc(slices.Clone(m.Devices), func(name string) bool {
 		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })
-		if m.Ruleset() != nil && !known && datapath.DeviceExists(name) != nil {
-			texts = append(texts, fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name))
-		}
-	}
-	return texts
+		return m.Ruleset() == nil || known || datapath.DeviceExists(name) == nil
+	})
 }

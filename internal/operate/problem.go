@@ -55,6 +55,8 @@ func hint(err error) string {
 		return h.Hint()
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
+	case errors.Is(err, ErrNoneHeld):
+		return "`floodwall feeds` shows which lists are held; one that was accepted is in force"
 	case errors.Is(err, datapath.ErrLocked):
 		return "wait until the other one is done"
 	}
