@@ -67,8 +67,8 @@ type Suggestion struct {
 	Baseline int            `json:"baseline"` // samples of legitimate traffic that they were held against; 0: nothing is known of the harm
 	Rules    []suggest.Rule `json:"rules"`
 
-	Coverage   suggest.Share  `json:"coverage"`             // of what passed
-	Collateral *suggest.Harm  `json:"collateral,omitempty"` // of the baseline
+	Coverage   suggest.Share `json:"coverage"`             // of what passed
+	Collateral *suggest.Harm `json:"collateral,omitempty"` // of the baseline
 }
 
 // Summary is a report in a list.
