@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -126,7 +125,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 // enactPolicies applies the policies of the fleet.
 func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *node.Agent, report func(daemon.Event)) {
 	f := rollout.Follower{
-		Node: file.Name, Key: file.Policies, Dir: filepath.Join(file.State, "fleet-policies"), Hub: agent, Host: rollout.OnHost{Host: h},
+		Node: file.Name, Key: file.Policies, Dir: rollout.Dir(file.State, file.Policies), Hub: agent, Host: rollout.OnHost{Host: h},
 		Log: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) },
 	}
 	f.Run(ctx)

@@ -29,6 +29,7 @@ type fleetFlags struct {
 	pause  time.Duration
 	note   string
 	to     uint64
+	newKey bool
 }
 
 func fleetCommand(e *env) *cobra.Command {
@@ -131,6 +132,7 @@ func fleetPush(e *env, f *fleetFlags) *cobra.Command {
 		},
 	}
 	f.releaseFlags(c)
+	c.Flags().BoolVar(&f.newKey, "new-key", false, "the fleet has a new key: take the place of policies that another one has signed")
 	return c
 }
 
@@ -180,7 +182,7 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 	hubs := &hubFlags{dir: f.dir}
 	return hubs.atHub(func(h *hub.Client) error {
 		plan := releases.Plan{
-			Key: key, Canary: f.canary, Trial: f.trial, Pause: f.pause, Note: f.note, Least: least, Took: took,
+			Key: key, Canary: f.canary, Trial: f.trial, Pause: f.pause, Note: f.note, Least: least, NewKey: f.newKey, Took: took,
 			Tell: func(text string) { e.println("%s", text) },
 		}
 		version, err := do(c.Context(), h, plan)

@@ -92,4 +92,23 @@ func TestFleetPolicies(t *testing.T) {
 	for _, n := range []*nodeHost{a, b} {
 		waitFor(t, n.name+" says that version 4 runs", func() bool { return strings.Contains(n.run("status"), "policy of the fleet: version 4\n") })
 	}
+
+	key = filepath.Join(dir, "new.key") // the first one is lost
+	public = regexp.MustCompile(`A[A-Z0-9]{55}`).FindString(mustFloodwall(t, "fleet", "key", key))
+	if out, err := push(good, "--all"); err == nil || !strings.Contains(out, "signed by another key") {
+		t.Errorf("a version of a new key, by mistake: %v\n%s", err, out)
+	}
+	for _, n := range []*nodeHost{a, b} {
+		n.run("fleet", "trust", public)
+		waitFor(t, n.name+" takes up the new key", func() bool { return strings.Contains(n.run("status"), "policy of the fleet: none yet") })
+	}
+	fourth := strings.Replace(fleetPolicy, "rules:\n", "  bad: {file: lists/bad.txt}\nrules:\n  - {name: fourth, from: $bad, then: drop}\n", 1)
+	if out, err := push(fourth, "--new-key", "--all"); err != nil || !strings.Contains(out, "version 1 runs on all nodes that report") {
+		t.Errorf("the first version of the new key: %v\n%s", err, out)
+	}
+	for _, n := range []*nodeHost{a, b} {
+		if out := n.run("status"); !strings.Contains(out, "fourth") || n.passes() {
+			t.Errorf("%s does not have the policy of the new key:\n%s", n.name, out)
+		}
+	}
 }

@@ -5,6 +5,7 @@
 package releases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type Plan struct {
 	Pause  time.Duration // how long the canaries are watched before the rest follows
 	Note   string
 	Least  uint64 // the version is greater: the hubs may hide the last one
+	NewKey bool   // the order that counts may be of another key, whose place this one takes
 
 	Tell func(text string)
 	Took func(version uint64) error // is told the version before a hub is
@@ -71,7 +73,7 @@ func Push(ctx context.Context, h Hubs, dir string, p Plan) (uint64, error) {
 }
 
 // Rollback brings the files of an earlier version to the nodes, as a new version. version is 0 for the last one that has other files than
-// the one that counts.
+// the one that counts. After a rollback that would be the version that was left by it: then somebody must name one.
 func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, error) {
 	was, head, err := p.head(ctx, h)
 	if err != nil {
@@ -107,23 +109,42 @@ func (p *Plan) earlier(ctx context.Context, h Hubs, head *bundle.Manifest, versi
 	if version == 0 {
 		first, last = head.Version-1, head.Version-min(head.Version-1, maxBack)
 	}
+	var found *bundle.Manifest
 	for v := first; v >= last && v > 0; v-- {
 		order, err := h.Order(ctx, v)
 		if err != nil {
 			return nil, err
 		}
-		if order == nil {
-			continue
-		}
-		m, err := p.open(order)
-		if err != nil {
+		m, err := p.signed(order)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if m.Version == v && (version > 0 || m.Content() != head.Content()) {
+		case m == nil || m.Version != v:
+		case version > 0:
 			return m, nil
+		case found == nil && m.Content() != head.Content():
+			found = m
+		case found != nil && m.Content() == head.Content():
+			return nil, &Error{fmt.Sprintf("version %d has the files of version %d again: it is a rollback from version %d", head.Version, v, found.Version),
+				"name the version whose files shall come back with --to"}
 		}
 	}
-	return nil, &Error{"the hubs have no earlier version with other files", "push the directory of the policy again"}
+	if found == nil {
+		return nil, &Error{"the hubs have no earlier version with other files", "push the directory of the policy again"}
+	}
+	return found, nil
+}
+
+// signed opens the order of an earlier version. It is nil when there is none, or one of a key that this one has replaced.
+func (p *Plan) signed(order []byte) (*bundle.Manifest, error) {
+	if order == nil {
+		return nil, nil
+	}
+	m, err := p.open(order)
+	if err == errOtherKey {
+		return nil, nil
+	}
+	return m, err
 }
 
 func (p *Plan) open(order []byte) (*bundle.Manifest, error) {
@@ -133,17 +154,22 @@ func (p *Plan) open(order []byte) (*bundle.Manifest, error) {
 	}
 	m, err := bundle.Open(order, public)
 	if errors.Is(err, bundle.ErrNotSigned) {
-		return nil, &Error{"the policy at the hubs is signed by another key", "name the key of this fleet with --key; nodes take no other until `floodwall fleet trust`"}
+		return nil, errOtherKey
 	}
 	return m, err
 }
+
+var errOtherKey = &Error{"the policy at the hubs is signed by another key",
+	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key"}
 
 // head is the order that counts, nil when there is none.
 func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *bundle.Manifest, err error) {
 	if order, err = h.Order(ctx, 0); err != nil || order == nil {
 		return nil, nil, err
 	}
-	m, err = p.open(order)
+	if m, err = p.open(order); err == errOtherKey && p.NewKey {
+		return order, nil, nil
+	}
 	return order, m, err
 }
 
@@ -175,11 +201,11 @@ func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *bundle.Man
 	}
 	p.Tell(fmt.Sprintf("version %d is at the canaries: %s", m.Version, strings.Join(p.Canary, ", ")))
 	if err := p.await(ctx, h, m); err != nil {
-		return m.Version, err
+		return m.Version, p.left(m, err)
 	}
 	p.Tell(fmt.Sprintf("version %d runs on the canaries, and is watched for %v", m.Version, p.Pause))
 	if err := p.watch(ctx, h, m); err != nil {
-		return m.Version, err
+		return m.Version, p.left(m, err)
 	}
 	m.Stage = bundle.All
 	_, err = p.put(ctx, h, was, m, nil)
@@ -204,12 +230,20 @@ func halted(version uint64, format string, args ...any) error {
 		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before"}
 }
 
+// left says where a version stays when the release ends for another reason than the canaries.
+func (p *Plan) left(m *bundle.Manifest, err error) error {
+	if known := (*Error)(nil); !errors.As(err, &known) {
+		p.Tell(fmt.Sprintf("version %d stays at the canaries, and goes to no other node: %s", m.Version, strings.Join(m.Canary, ", ")))
+	}
+	return err
+}
+
 // each looks at the states until done says so.
 func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (bool, error)) error {
 	for {
 		states, err := h.States(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(ctx.Err(), err)
 		}
 		if ok, err := done(states); ok || err != nil {
 			return err

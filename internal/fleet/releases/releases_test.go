@@ -156,6 +156,9 @@ func TestRollbackGrows(t *testing.T) {
 	if v, err := Rollback(t.Context(), h, 0, p); err != nil || v != 4 || h.states["a"].Content != first.Content() {
 		t.Fatalf("version %d: %v, %+v", v, err, h.states)
 	}
+	if _, err := Rollback(t.Context(), h, 0, p); err == nil || !strings.Contains(err.Error(), "a rollback from version 3") || h.states["a"].Version != 4 {
+		t.Errorf("a rollback twice brings the files back that the first one left: %v, %+v", err, h.states)
+	}
 	h.head = h.orders[1]
 	p.Least = 4
 	if v, err := Push(t.Context(), h, dir, p); err != nil || v != 5 {
@@ -175,6 +178,30 @@ func TestRollbackGrows(t *testing.T) {
 	other.head = h.head
 	if _, err := Push(t.Context(), other, dir, foreign); err == nil || !strings.Contains(err.Error(), "another key") {
 		t.Errorf("another key: %v", err)
+	}
+	other.key, _ = foreign.Key.PublicKey()
+	foreign.NewKey, foreign.Canary = true, nil
+	if v, err := Push(t.Context(), other, dir, foreign); err != nil || v != 1 || other.states["a"].Runs != 1 {
+		t.Errorf("a new key takes the place of another: version %d: %v, %+v", v, err, other.states)
+	}
+}
+
+// TestReleaseEnds has a release that a person ends during the pause. It says where the version stays, and no other node gets it.
+func TestReleaseEnds(t *testing.T) {
+	t.Parallel()
+	h, p, dir := newHubs(t)
+	writePolicy(t, dir, "one")
+	ctx, end := context.WithCancel(t.Context())
+	said := ""
+	p.Pause, p.Tell = time.Hour, func(text string) { said += text + "\n" }
+	h.change = func(looked int) {
+		if looked == 3 {
+			end()
+		}
+	}
+	_, err := Push(ctx, h, dir, p)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(said, "version 1 stays at the canaries, and goes to no other node: a\n") || h.states["b"].Runs != 0 {
+		t.Errorf("%v: %s%+v", err, said, h.states)
 	}
 }
 

@@ -29,6 +29,10 @@ type kept struct {
 
 const keptFile = "state.json"
 
+// Dir is the directory for the versions that a key has signed. Versions grow with each key: one of another key, as after a loss, is neither
+// older nor newer. What a key has signed is remembered also while another one is trusted.
+func Dir(state, key string) string { return filepath.Join(state, "fleet-policies", key) }
+
 // readKept reads what a node remembers.
 func readKept(dir string) (k kept, err error) {
 	file := filepath.Join(dir, keptFile)
