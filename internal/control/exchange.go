@@ -9,6 +9,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/lists"
@@ -157,7 +158,7 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.File, err)
 	}
-	if generated.Egress && datapath.EgressSupported() != nil {
+	if generated.Egress && features.Egress() != nil {
 		generated.Egress = false // as when it was applied
 	}
 	if keys := m.LimitKeys; keys != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/counts"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -13,7 +13,7 @@ import (
 
 // mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.
 func (l *loaded) mayEgress() {
-	err := datapath.EgressSupported()
+	err := features.Egress()
 	if err == nil {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
@@ -24,7 +25,7 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest,
 	if err != nil {
 		return nil // a host with iptables alone: they end
 	}
-	proxied, err := datapath.HasProxied()
+	proxied, err := hostfacts.HasProxied()
 	if !proxied || err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) 
 	if table == "" || err != nil {
 		return false, err
 	}
-	if proxied, err := datapath.HasProxied(); proxied || err != nil {
+	if proxied, err := hostfacts.HasProxied(); proxied || err != nil {
 		return false, err
 	}
 	n, err := netfilter.FindNft(ctx)

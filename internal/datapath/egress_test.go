@@ -221,11 +221,8 @@ func TestInherited(t *testing.T) {
 	unloaded(t, s)
 }
 
-func TestEgressSupported(t *testing.T) {
+func TestEgressProgram(t *testing.T) {
 	testutil.RequireRoot(t)
-	if err := datapath.EgressSupported(); err != nil {
-		t.Error(err) // the kernels that the tests run on have it
-	}
 	if p := load(t, always(70, 1)); p.Egress() != nil {
 		t.Error("a policy without a guard has a program for what leaves")
 	}

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"os"
-	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -19,16 +18,6 @@ func LoadLinear(im *xdp.Image) (*Program, error) {
 	}
 	xdp.Linear(spec)
 	return load(im, spec, Inherited{})
-}
-
-// Seen sets the state of all flows, and for how many seconds no packet of them has been seen.
-func (f *Flows) Seen(state FlowState, ago int) {
-	at := (uint64(monotonic().Seconds()) - uint64(ago)) & flowSeenMask
-	for i := range f.words {
-		if word := atomic.LoadUint64(&f.words[i]); word != 0 {
-			atomic.StoreUint64(&f.words[i], word>>flowTagShift<<flowTagShift|uint64(state)<<flowSeenBits|at)
-		}
-	}
 }
 
 // RenewPart is a Renew that dies when so many devices have the new program; with renamed, after the directories changed places.

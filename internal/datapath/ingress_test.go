@@ -20,6 +20,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -233,12 +234,12 @@ func TestGivenConnections(t *testing.T) {
 			if got != want {
 				t.Errorf("options %04b, to %s: the server has %+v, want %+v", choice, server, got, want)
 			}
-			state := flows.State(datapath.Connection{Client: addrOf(c.LocalAddr()), Server: addrOf(c.RemoteAddr())})
+			state := flows.State(flowtable.Connection{Client: addrOf(c.LocalAddr()), Server: addrOf(c.RemoteAddr())})
 			if _, err := io.WriteString(c, "more"); err != nil {
 				t.Error(err)
 			}
 			received(t, child, "more")
-			if state != datapath.FlowProved && state != datapath.FlowEstablished {
+			if state != flowtable.Proved && state != flowtable.Established {
 				t.Errorf("the table says %d of a connection", state)
 			}
 			c.Close()

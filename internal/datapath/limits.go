@@ -41,7 +41,7 @@ func (g *Generation) Limits() ([]LimitStatus, error) {
 
 func readLimits(memory map[string][]byte, evictions *ebpf.Map) ([]LimitStatus, error) {
 	infos, tables := memory[xdp.LimitInfos], memory[xdp.Limits]
-	now := uint64(monotonic())
+	now := uint64(xdp.Monotonic())
 	var out []LimitStatus
 	for number := range len(infos) / xdp.LimitInfoSize {
 		info, err := xdp.ReadLimitInfo(infos[number*xdp.LimitInfoSize:])

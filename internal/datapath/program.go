@@ -100,7 +100,7 @@ func (p *Program) expectCookies() error {
 		return err
 	}
 	defer release()
-	note := sentNote(monotonic())
+	note := sentNote(xdp.Monotonic())
 	for i := range memory[xdp.CookiesSent] {
 		memory[xdp.CookiesSent][i] = note
 	}

@@ -15,7 +15,7 @@ func (g *Generation) Rest(numbers []int, length time.Duration) (answered bool, e
 	if err != nil {
 		return false, err
 	}
-	states, now := memory[xdp.ProtectionStates], uint64(monotonic())
+	states, now := memory[xdp.ProtectionStates], uint64(xdp.Monotonic())
 	for _, n := range numbers {
 		if (n+1)*xdp.ProtectionStateSize > len(states) {
 			continue

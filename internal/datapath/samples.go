@@ -135,11 +135,7 @@ func readSamples(open func(name string) (*ebpf.Map, error), name, samplers strin
 
 // begin notes the present as the time from which on samples count.
 func (s *Samples) begin() error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return errors.Join(fmt.Errorf("samples: the clock: %w", err), s.Close())
-	}
-	s.opened = uint64(now.Nano())
+	s.opened = uint64(xdp.Monotonic())
 	s.boot = time.Now().Add(-time.Duration(s.opened))
 	lost, err := s.Lost()
 	if err != nil {

@@ -54,7 +54,7 @@ func initKeys(memory []byte) {
 // the previous key when it is written, and whoever sees the new time finds it there.
 func rotateKeys(memory []byte) bool {
 	w, k := wordsOf(memory), readKeys(memory)
-	now := monotonic()
+	now := xdp.Monotonic()
 	if now < time.Duration(k.rotated)+cookieLife {
 		return false
 	}

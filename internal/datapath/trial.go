@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/floodwall/floodwall/internal/xdp"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,7 @@ type Trial struct {
 }
 
 // Left is the time until the deadline, negative after it.
-func (t *Trial) Left() time.Duration { return t.Deadline - monotonic() }
+func (t *Trial) Left() time.Duration { return t.Deadline - xdp.Monotonic() }
 
 // Expired reports whether the deadline has passed, so that the old generation decides.
 func (t *Trial) Expired() bool { return t.Left() <= 0 }
@@ -36,17 +37,10 @@ const (
 	rolledBack = time.Duration(0)
 )
 
-// monotonic is the time of the clock that deadlines are on.
-func monotonic() time.Duration {
-	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with this clock
-	return time.Duration(t.Nano())
-}
-
-// onClock is a time on that clock, which is the one of Go's monotonic times. A process that has to wait in between gets an
+// onClock is a time on the clock that deadlines are on. A process that has to wait in between gets an
 // earlier time, and not a later one.
 func onClock(t time.Time) time.Duration {
-	now := monotonic()
+	now := xdp.Monotonic()
 	return now + time.Until(t)
 }
 

@@ -3,8 +3,6 @@ package dynamicset
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/internal/addrs"
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -15,13 +13,7 @@ import (
 var Maps = []string{xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy}
 
 // Now is the clock of expiries: seconds of CLOCK_MONOTONIC, as the datapath reads it.
-func Now() uint32 { return uint32(monotonicTime() / time.Second) }
-
-func monotonicTime() time.Duration {
-	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return time.Duration(t.Nano())
-}
+func Now() uint32 { return uint32(xdp.Monotonic() / time.Second) }
 
 // Open opens the dynamic sets of a generation, nil when it has none. They are valid until the generation is
 // closed.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // xdpSet is a dynamic set in the memory of an XDP program.
@@ -109,7 +110,7 @@ func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
 }
 
 func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
-	now := monotonicTime()
+	now := xdp.Monotonic()
 	for entry := range s.set.All(uint32(now / time.Second)) {
 		fn(s.blocked(entry, now))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/lifeline"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/policy"
@@ -108,12 +109,12 @@ func (f *Facts) askServices(ctx context.Context, p *policy.Policy) (err error) {
 		}
 		mode, _ := f.Mode(s)
 		if mode == policy.SynRouter {
-			f.Kernel.RawCookies, f.Kernel.ConntrackLookup = datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported()
+			f.Kernel.RawCookies, f.Kernel.ConntrackLookup = features.RawCookies(), features.ConntrackLookup()
 			if f.Servers[s.Name], err = askServers(ctx, ports(s), s.Syn.Backends); err != nil {
 				return err
 			}
 		} else {
-			f.Kernel.Reqsk = datapath.ReqskSupported()
+			f.Kernel.Reqsk = features.Reqsk()
 		}
 		redirected = redirected || mode == policy.SynRouter || !f.listens(s)
 	}

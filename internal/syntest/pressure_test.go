@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -127,7 +127,7 @@ func (s *scene) ageFlows(seconds uint64) {
 func (s *scene) lastingFlows() (n int) {
 	s.Helper()
 	s.editFlows(func(word uint64) uint64 {
-		if datapath.FlowState(word>>stateShift&stateMask) == datapath.FlowLasting {
+		if flowtable.State(word>>stateShift&stateMask) == flowtable.Lasting {
 			n++
 		}
 		return word

@@ -6,11 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SecondOf is a time, in nanoseconds of Unix time, as a second of CLOCK_MONOTONIC, rounded up: the clock that programs read. A time that has
-// passed is 1, as 0 stands for none.
-func SecondOf(unixNano int64) uint32 {
+// Monotonic is the time by CLOCK_MONOTONIC: that of bpf_ktime_get_ns(), which programs read, and of Go's monotonic times.
+func Monotonic() time.Duration {
 	var now unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // does not fail with this clock
+	return time.Duration(now.Nano())
+}
+
+// SecondOf is a time, in nanoseconds of Unix time, as a second of Monotonic, rounded up. A time that has
+// passed is 1, as 0 stands for none.
+func SecondOf(unixNano int64) uint32 {
 	ahead := unixNano - time.Now().UnixNano()
-	return uint32(max(1, (now.Nano()+ahead+int64(time.Second)-1)/int64(time.Second)))
+	return uint32(max(1, (int64(Monotonic())+ahead+int64(time.Second)-1)/int64(time.Second)))
 }

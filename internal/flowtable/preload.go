@@ -1,4 +1,4 @@
-package datapath
+package flowtable
 
 import (
 	"bytes"
@@ -12,23 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that begins to protect services knows none of their connections, and a generation that is returned to knows
-// none of those made since. The kernel knows them: Learn reads all at once. Otherwise packets would have to ask for
-// each, at a limited rate.
-
 // Families of addresses, as the kernel numbers them.
 var families = []uint8{unix.AF_INET, unix.AF_INET6}
 
 // Learn stores the connections to protected ports that the kernel has: those of sockets of this network namespace, and
 // for services behind this host those that conntrack has.
-func (f *Flows) Learn(protects func(port uint16, behind bool) bool) error {
+func (f *Table) Learn(protects func(port uint16, behind bool) bool) error {
 	_, err := f.Preload(func(port uint16) bool { return protects(port, false) })
 	_, trackedErr := f.PreloadTracked(func(port uint16) bool { return protects(port, true) })
 	return errors.Join(err, trackedErr)
 }
 
 // Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
-func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
+func (f *Table) Preload(protects func(port uint16) bool) (int, error) {
 	var known preload
 	for _, family := range families {
 		sockets, err := netlink.SocketDiagTCP(family)
@@ -49,20 +45,20 @@ func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
 
 // stateOfSocket is the flow state for a socket's state: none until its peer has proved its address. TIME-WAIT counts as
 // closing: a new SYN for it is left to the kernel.
-func stateOfSocket(state uint8) FlowState {
+func stateOfSocket(state uint8) State {
 	switch state {
 	case netlink.TCP_SYN_SENT, netlink.TCP_SYN_RECV, netlink.TCP_NEW_SYN_REC, netlink.TCP_CLOSE, netlink.TCP_LISTEN:
-		return FlowNone
+		return None
 	case netlink.TCP_ESTABLISHED:
-		return FlowLasting
+		return Lasting
 	}
-	return FlowClosing
+	return Closing
 }
 
 // PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
 // this host. It is no error when the kernel tracks none.
-func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
-	count, err := os.ReadFile(countFile)
+func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
+	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 	if err != nil || string(bytes.TrimSpace(count)) == "0" {
 		return 0, nil
 	}
@@ -85,16 +81,16 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 
 // stateOfTracked is the flow state for an entry of conntrack whose handshake is over and which has not ended, none for
 // any other: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
-func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
+func stateOfTracked(flow *netlink.ConntrackFlow) State {
 	const established, lastACK = 3, 6
 	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
 	switch {
 	case !ok || tcp.State < established || tcp.State > lastACK:
-		return FlowNone
+		return None
 	case tcp.State == established:
-		return FlowLasting
+		return Lasting
 	}
-	return FlowClosing
+	return Closing
 }
 
 // addrPort converts an address. For an IPv4 connection of an IPv6 socket the kernel gives it in mapped form.
@@ -107,18 +103,18 @@ func addrPort(ip net.IP, port uint16) netip.AddrPort {
 type preload struct{ open, closing []Connection }
 
 // note adds a connection, unless its state is none that the flow table has.
-func (p *preload) note(c Connection, state FlowState) {
+func (p *preload) note(c Connection, state State) {
 	switch state {
-	case FlowLasting:
+	case Lasting:
 		p.open = append(p.open, c)
-	case FlowClosing:
+	case Closing:
 		p.closing = append(p.closing, c)
 	}
 }
 
 // addAll notes connections in the table, and returns how many.
-func (f *Flows) addAll(p preload) int {
-	f.Add(p.open, FlowLasting)
-	f.Add(p.closing, FlowClosing)
+func (f *Table) addAll(p preload) int {
+	f.Add(p.open, Lasting)
+	f.Add(p.closing, Closing)
 	return len(p.open) + len(p.closing)
 }

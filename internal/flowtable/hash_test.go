@@ -1,4 +1,4 @@
-package datapath
+package flowtable
 
 import (
 	"encoding/binary"
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestFlowHash changes bits of an address that a multiplication by any odd factor cannot spread: whoever does not know the
+// TestHash changes bits of an address that a multiplication by any odd factor cannot spread: whoever does not know the
 // key must not find flows with the same hash.
-func TestFlowHash(t *testing.T) {
+func TestHash(t *testing.T) {
 	server := netip.MustParseAddrPort("[2001:db8:1::1]:80")
 	client := netip.MustParseAddr("2001:db8::7").As16()
 	flipped := func(hi, lo uint64) Connection {
@@ -19,7 +19,7 @@ func TestFlowHash(t *testing.T) {
 		return Connection{netip.AddrPortFrom(netip.AddrFrom16(a), 4000), server}
 	}
 	for range 1000 {
-		f := &Flows{key: [2]uint64{rand.Uint64(), rand.Uint64()}}
+		f := &Table{key: [2]uint64{rand.Uint64(), rand.Uint64()}}
 		hash := f.hash(flipped(0, 0))
 		for shift := range 33 {
 			for low := range uint64(8) {

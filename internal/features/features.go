@@ -1,4 +1,4 @@
-package datapath
+package features
 
 import (
 	"errors"
@@ -11,12 +11,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// What the kernel can do is found out by trying, never from its version: distributions add and leave out. Each of these
-// returns an error that says what the kernel lacks, and since when there is that.
-
-// EgressSupported returns an error when the kernel has no hook for what leaves that programs can be attached to as to
+// Egress returns an error when the kernel has no hook for what leaves that programs can be attached to as to
 // XDP: one that goes on without a process, and changes its program at one moment.
-func EgressSupported() error { return tcxSupported(ebpf.AttachTCXEgress) }
+func Egress() error { return tcxSupported(ebpf.AttachTCXEgress) }
 
 func tcxSupported(at ebpf.AttachType) error {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -35,8 +32,8 @@ func tcxSupported(at ebpf.AttachType) error {
 	return nil
 }
 
-// ReqskSupported returns an error when the kernel cannot be given connections whose cookie a program has checked.
-func ReqskSupported() error {
+// Reqsk returns an error when the kernel cannot be given connections whose cookie a program has checked.
+func Reqsk() error {
 	if err := tcxSupported(ebpf.AttachTCXIngress); err != nil {
 		return err
 	}
@@ -74,9 +71,9 @@ func hasFunction(spec *btf.Spec, name string) bool {
 	return spec.TypeByName(name, &f) == nil
 }
 
-// RawCookiesSupported returns an error when XDP programs can neither make nor check the kernel's SYN cookies without a
+// RawCookies returns an error when XDP programs can neither make nor check the kernel's SYN cookies without a
 // socket.
-func RawCookiesSupported() error {
+func RawCookies() error {
 	for _, helper := range []asm.BuiltinFunc{
 		asm.FnTcpRawGenSyncookieIpv4, asm.FnTcpRawGenSyncookieIpv6, asm.FnTcpRawCheckSyncookieIpv4, asm.FnTcpRawCheckSyncookieIpv6,
 	} {

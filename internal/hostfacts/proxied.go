@@ -1,4 +1,4 @@
-package datapath
+package hostfacts
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 
 // HasProxied reports whether conntrack has connections that SYNPROXY began.
 func HasProxied() (bool, error) {
-	for _, family := range families {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
-		request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
+		request.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
 		found := false
 		err := request.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(entry []byte) bool {
 			found = found || isProxied(entry)

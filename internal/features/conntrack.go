@@ -1,4 +1,4 @@
-package datapath
+package features
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ func (e *ConntrackError) Error() string {
 // Hint is the remedy.
 func (e *ConntrackError) Hint() string { return e.Remedy }
 
-// ConntrackLookupSupported returns an error if XDP programs cannot look up connections in conntrack. It has the kernel
+// ConntrackLookup returns an error if XDP programs cannot look up connections in conntrack. It has the kernel
 // load conntrack's module, and returns a *ConntrackError if that fails.
-func ConntrackLookupSupported() error {
+func ConntrackLookup() error {
 	if err := loadConntrack(); err != nil {
 		return err
 	}

@@ -1,0 +1,3 @@
+// Package features tells what the running kernel can do. That is found out by trying, never from its version: distributions add and leave
+// out. Each function returns nil, or an error that says what the kernel lacks and since which version Linux has that.
+package features
