@@ -127,11 +127,12 @@ type speaker struct {
 	state      string
 	restarting bool
 	lost       time.Time
+	left       []netip.Addr
 	err        error
 }
 
 func (s *speaker) Received(context.Context) (wire.Received, error) {
-	return wire.Received{Routes: s.routes}, s.err
+	return wire.Received{Routes: s.routes, Left: s.left}, s.err
 }
 
 func (s *speaker) Status(context.Context) (wire.Status, error) {
@@ -320,6 +321,18 @@ func TestReceiverMany(t *testing.T) {
 	}
 	if f := s.receiver.Figures(); f.Refused[Excess] != 48 || f.Routes != 4 || f.Rules != 4 {
 		t.Errorf("figures: %+v", f)
+	}
+}
+
+// TestReceiverLeft has a router whose routes `floodwall bgp` leaves out. It is told once, and the routes of another one are obeyed.
+func TestReceiverLeft(t *testing.T) {
+	s := newScene(t)
+	s.speaker.routes, s.speaker.left = []wire.Route{host(1)}, []netip.Addr{colleague}
+	s.step("one router is left out", 1)
+	s.step("still", 1)
+	want := "a route from " + colleague.String() + " is refused: none of its routes is looked at"
+	if f := s.receiver.Figures(); f.Refused[Excess] != 1 || strings.Count(strings.Join(s.said, "\n"), want) != 1 {
+		t.Errorf("figures %+v, said %q", f, s.said)
 	}
 }
 

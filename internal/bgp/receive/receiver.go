@@ -133,6 +133,9 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	}
 	r.book.take(received.Routes, sessions, now)
 	d := r.decide(r.book.held(u, now), u, own, min(u.Receive.Max, temporary.Free(others)), now)
+	for _, peer := range received.Left {
+		d.refuse(&wire.Route{Peer: peer}, refuse(Excess, "none of its routes is looked at, as all together are too large"))
+	}
 	d.rules = append(d.rules, r.left(d.rules, own, sessions, u, now)...)
 	err = r.put(ctx, own, d.rules, now)
 	r.note(d, len(d.rules))

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -25,6 +26,18 @@ const (
 	mostFlowSpec = 4000
 )
 
+// How large the received routes are that the daemon gets each second, in bytes, and what a route takes beside its own.
+const (
+	mostReceived = 4 << 20
+	routeSize    = 210 // so there are fewer than the 20,000 that the daemon looks at
+)
+
+// A session in which a router sent more begins again after againWait: it may have been mended. It is looked for every againLook.
+const (
+	againWait = 5 * time.Minute
+	againLook = 10 * time.Second
+)
+
 // connectRetry is how long to wait between attempts to connect, in seconds.
 const connectRetry = 5
 
@@ -33,7 +46,9 @@ type sessions struct {
 	bgp       *server.BgpServer
 	upstream  *policy.Upstream
 	passwords map[string]string
-	out       map[string]sent // announced, by the key of the announcement
+	out       map[string]sent      // announced, by the key of the announcement
+	many      map[string]time.Time // since when a router's session has been ended for too many routes, by its address
+	looked    time.Time            // for such routers
 }
 
 // sent is a route that was announced.
@@ -187,6 +202,31 @@ func (s *sessions) withdraw(key string) error {
 	return err
 }
 
+// again begins sessions again that were ended a while ago since the router sent too many routes.
+func (s *sessions) again(now time.Time) error {
+	if now.Sub(s.looked) < againLook {
+		return nil
+	}
+	s.looked = now
+	was, is := s.many, map[string]time.Time{}
+	err := s.bgp.ListPeer(context.Background(), &api.ListPeerRequest{}, func(p *api.Peer) {
+		if address := p.GetConf().GetNeighborAddress(); p.GetState().GetAdminState() == api.PeerState_ADMIN_STATE_PFX_CT {
+			is[address] = now
+			if since, known := was[address]; known {
+				is[address] = since
+			}
+		}
+	})
+	for address, since := range is {
+		if err == nil && now.Sub(since) >= againWait {
+			delete(is, address)
+			err = s.bgp.EnablePeer(context.Background(), &api.EnablePeerRequest{Address: address})
+		}
+	}
+	s.many = is
+	return err
+}
+
 // states are how the sessions are.
 func (s *sessions) states() (list []wire.Session, err error) {
 	found := map[string]*api.Peer{}
@@ -227,7 +267,7 @@ func sessionOf(p policy.Peer, is *api.Peer) wire.Session {
 // why is the reason for which a session is not established.
 func why(state *api.PeerState) string {
 	if state.GetAdminState() == api.PeerState_ADMIN_STATE_PFX_CT {
-		return fmt.Sprintf("the router sent more routes than this host takes, %d and %d FlowSpec routes: have it send none", mostUnicast, mostFlowSpec)
+		return fmt.Sprintf("the router sent more routes than this host takes, %d and %d FlowSpec routes: have it send none; the session begins again %v later", mostUnicast, mostFlowSpec, againWait)
 	}
 	reason := strings.TrimPrefix(state.GetDisconnectReason().String(), "DISCONNECT_REASON_")
 	if reason == "UNSPECIFIED" {
@@ -255,8 +295,11 @@ func common(ours []policy.Family, caps []*api.Capability) []policy.Family {
 	return theirs
 }
 
-// received are the FlowSpec routes of the routers.
-func (s *sessions) received() (list []wire.Route, err error) {
+// received are the FlowSpec routes of the routers. Of too many, all those of the router with most are left out: so one router does not keep
+// those of others from the daemon, and no route is left out alone that would let packets pass which another drops.
+func (s *sessions) received() (r wire.Received, err error) {
+	r.Routes = []wire.Route{}
+	of, sizes, all := map[netip.Addr][]wire.Route{}, map[netip.Addr]int{}, 0
 	for _, p := range s.upstream.Peers {
 		for _, f := range []policy.Family{policy.IPv4FlowSpec, policy.IPv6FlowSpec} {
 			if !slices.Contains(p.Families, f) {
@@ -264,12 +307,26 @@ func (s *sessions) received() (list []wire.Route, err error) {
 			}
 			some, err := s.receivedOf(p, f)
 			if err != nil {
-				return nil, err
+				return r, err
 			}
-			list = append(list, some...)
+			for i := range some {
+				sizes[p.Address] += routeSize + len(some[i].NLRI) + len(some[i].Attributes)
+			}
+			of[p.Address] = append(of[p.Address], some...)
 		}
+		all += sizes[p.Address]
 	}
-	return list, nil
+	for all > mostReceived {
+		most := slices.MaxFunc(s.upstream.Peers, func(a, b policy.Peer) int { return sizes[a.Address] - sizes[b.Address] }).Address
+		all -= sizes[most]
+		delete(of, most)
+		delete(sizes, most)
+		r.Left = append(r.Left, most)
+	}
+	for _, p := range s.upstream.Peers {
+		r.Routes = append(r.Routes, of[p.Address]...)
+	}
+	return r, nil
 }
 
 func (s *sessions) receivedOf(p policy.Peer, f policy.Family) (list []wire.Route, err error) {

@@ -106,6 +106,9 @@ func (s *Speaker) settle(now time.Time) error {
 	if s.sessions == nil {
 		return nil
 	}
+	if err := s.sessions.again(now); err != nil {
+		return err
+	}
 	due := s.due(now)
 	for key := range s.sessions.out {
 		if due[key] != nil {
@@ -223,11 +226,8 @@ func (s *Speaker) Status() (wire.Status, error) {
 func (s *Speaker) Received() (r wire.Received, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.Routes = []wire.Route{}
 	if s.sessions == nil {
-		return r, nil
+		return wire.Received{Routes: []wire.Route{}}, nil
 	}
-	routes, err := s.sessions.received()
-	r.Routes = append(r.Routes, routes...)
-	return r, err
+	return s.sessions.received()
 }

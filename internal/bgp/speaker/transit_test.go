@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,17 @@ func newRouter(t *testing.T, address string, as uint32) *server.BgpServer {
 	return b
 }
 
+// twoRouters are sessions with those at 127.0.0.2 and 127.0.0.3.
+func twoRouters() *wire.Wanted {
+	return wantedFor(func(w *wire.Wanted) {
+		peer := w.Upstream.Peers[0]
+		peer.Address, peer.Local = netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
+		other := peer
+		other.Address, other.AS = netip.MustParseAddr("127.0.0.3"), 64502
+		w.Upstream.Peers = []policy.Peer{peer, other}
+	})
+}
+
 // routesOf are the routes of a router.
 func routesOf(b *server.BgpServer) map[string]bool {
 	all := map[string]bool{}
@@ -50,6 +62,119 @@ func routesOf(b *server.BgpServer) map[string]bool {
 		_ = b.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: f}, func(n bgp.NLRI, _ []*apiutil.Path) { all[n.String()] = true })
 	}
 	return all
+}
+
+// flowsTo are FlowSpec routes for as many addresses.
+func flowsTo(t *testing.T, n int) (list []*apiutil.Path) {
+	t.Helper()
+	for i := range n {
+		to := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		p, err := flowPath(&wire.Announcement{Kind: wire.FlowSpec, Flow: wire.Flow{To: to, Proto: []uint8{17}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// TestManyRoutes has a router send more routes than this host takes. Its session ends, and the status says why; that with another router goes
+// on, and its routes are there. After a while the session begins again. As the router sends fewer routes then, it stays.
+func TestManyRoutes(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	hostile, other := newRouter(t, "127.0.0.2", 64501), newRouter(t, "127.0.0.3", 64502)
+	many, few := flowsTo(t, testutil.Scaled(5_000, 100_000)), flowsTo(t, 3)
+	for b, list := range map[*server.BgpServer][]*apiutil.Path{hostile: many, other: few} {
+		if _, err := b.AddPath(apiutil.AddPathRequest{Paths: list}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSpeaker(t, t.TempDir())
+	if err := s.Put(twoRouters()); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, ended bool, routes int) {
+		t.Helper()
+		if !testutil.Eventually(time.Minute, func() bool {
+			st, err := s.Status()
+			r, failed := s.Received()
+			return err == nil && failed == nil && strings.Contains(st.Sessions[0].Why, "sent more routes than this host takes") == ended &&
+				(st.Sessions[0].State == wire.Established) != ended && st.Sessions[1].State == wire.Established && len(r.Routes) == routes
+		}) {
+			st, err := s.Status()
+			r, _ := s.Received()
+			t.Fatalf("%s: %d routes, %v %+v", what, len(r.Routes), err, st.Sessions)
+		}
+	}
+	is("more routes than this host takes", true, 3)
+	settle := func(now time.Time) {
+		t.Helper()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err := s.settle(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	settle(now.Add(againLook))
+	settle(now.Add(againWait))
+	is("before the session may begin again", true, 3)
+	if err := hostile.DeletePath(apiutil.DeletePathRequest{Paths: many[3:]}); err != nil {
+		t.Fatal(err)
+	}
+	settle(now.Add(againLook + againWait))
+	is("the session begins again", false, 6)
+}
+
+// TestLargeRoutes has a router send routes with so many communities that an answer would be too large. The answer has those of another router,
+// and all of them once the first sends fewer.
+func TestLargeRoutes(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	hostile, other := newRouter(t, "127.0.0.2", 64501), newRouter(t, "127.0.0.3", 64502)
+	large := flowsTo(t, 1700)
+	communities := make([]uint32, 800)
+	for i := range communities {
+		communities[i] = uint32(i)
+	}
+	for _, p := range large {
+		p.Attrs = append(p.Attrs, bgp.NewPathAttributeCommunities(communities))
+	}
+	for b, list := range map[*server.BgpServer][]*apiutil.Path{hostile: large, other: flowsTo(t, 3)} {
+		if _, err := b.AddPath(apiutil.AddPathRequest{Paths: list}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSpeaker(t, t.TempDir())
+	if err := s.Put(twoRouters()); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, received, routes, left int) {
+		t.Helper()
+		if !testutil.Eventually(time.Minute, func() bool {
+			st, err := s.Status()
+			r, failed := s.Received()
+			return err == nil && failed == nil && st.Sessions[0].Received == received && len(r.Routes) == routes && len(r.Left) == left
+		}) {
+			st, err := s.Status()
+			r, failed := s.Received()
+			t.Fatalf("%s: %d routes, %v left out, %v %v %+v", what, len(r.Routes), r.Left, err, failed, st.Sessions)
+		}
+	}
+	is("large routes", 1700, 3, 1)
+	if err := hostile.DeletePath(apiutil.DeletePathRequest{Paths: large[2:]}); err != nil {
+		t.Fatal(err)
+	}
+	is("two large routes", 2, 5, 0)
 }
 
 // TestNoTransit has two routers. What one sends does not go to the other: this host is no way between them.
@@ -81,13 +206,7 @@ func TestNoTransit(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSpeaker(t, t.TempDir())
-	w := wantedFor(func(w *wire.Wanted) {
-		peer := w.Upstream.Peers[0]
-		peer.Address, peer.Local = netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
-		other := peer
-		other.Address, other.AS = netip.MustParseAddr("127.0.0.3"), 64502
-		w.Upstream.Peers = []policy.Peer{peer, other}
-	})
+	w := twoRouters()
 	if err := s.Put(w); err != nil {
 		t.Fatal(err)
 	}

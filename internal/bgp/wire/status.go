@@ -45,7 +45,8 @@ type AnnouncedStatus struct {
 
 // Received are the FlowSpec routes that routers sent.
 type Received struct {
-	Routes []Route `json:"routes"`
+	Routes []Route      `json:"routes"`
+	Left   []netip.Addr `json:"left,omitempty"` // routers whose routes are not among them, as they are more than an answer has
 }
 
 // Route is a FlowSpec route as a router sent it. Nothing of it has been checked: whether it is to be obeyed is the reader's decision.
