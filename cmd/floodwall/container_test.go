@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -68,75 +69,165 @@ func (c composed) flags(t *testing.T, policies string) (list []string) {
 	return list
 }
 
+// containers is a place with the image, in which buildah and podman keep all that is theirs.
+type containers struct {
+	*testing.T
+	dir    string
+	podman string // the command, for run and must
+}
+
+// newContainers builds the image from the Dockerfile and this binary. In policies is a policy without the key state, as the image has no nft.
+func newContainers(w *watch) *containers {
+	w.Helper()
+	for _, tool := range []string{"buildah", "podman", "crun"} {
+		testutil.RequireTool(w, tool)
+	}
+	const storage = " --root $PWD/store --runroot $PWD/run --storage-driver vfs "
+	c := &containers{T: w.T, dir: w.TempDir(), podman: "podman" + storage + "--tmpdir $PWD/tmp --cgroup-manager cgroupfs --events-backend none --runtime crun "}
+	self, err := os.Executable()
+	if err != nil {
+		w.Fatal(err)
+	}
+	recipe, err := filepath.Abs(filepath.Join(containerDir, "Dockerfile"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	c.must("mount -t tmpfs containers . && mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+	c.Cleanup(func() { c.must("cd /; umount -l " + c.dir + " /sys/fs/cgroup") })
+	c.must(`mkdir context tmp policies; mkdir -p /run/floodwall /var/lib/floodwall
+chown 0:0 /sys/fs/bpf /run/floodwall /var/lib/floodwall
+cp ` + self + ` context/floodwall; cp ` + recipe + ` context; cp ` + w.policy + ` policies/policy.yaml; sed -i '/state: invalid/d' policies/policy.yaml
+buildah` + storage + `build --isolation chroot --network host -t floodwall context`)
+	c.Cleanup(func() { // before the storage goes; each container has a process that ends with it
+		c.must(c.podman + "rm --all --force --time 0; for i in $(seq 100); do ! pgrep -f \"[c]onmon .* $PWD/run/\" >/dev/null || sleep 0.1; done")
+	})
+	return c
+}
+
+// run runs a script of the shell as root, in the directory.
+func (c *containers) run(script string) (string, error) {
+	cmd := exec.Command("bash", "-euc", "cd "+c.dir+"\n"+script)
+	cmd.Env = append(os.Environ(), "TMPDIR="+c.dir+"/tmp", "HOME="+c.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must is run for scripts that have to succeed.
+func (c *containers) must(script string) string {
+	c.Helper()
+	out, err := c.run(script)
+	if err != nil {
+		c.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return out
+}
+
+// serves waits until a daemon says that the policy is in force.
+func (c *containers) serves() {
+	c.Helper()
+	waitFor(c.T, "the daemon in a container", func() bool {
+		a, err := get(readSocket, "/v1/health")
+		return err == nil && a.status == http.StatusOK
+	})
+}
+
 // TestContainer builds the image with buildah, and runs it with podman as compose.yaml says, in the network namespace of the test. The
 // policy that it applies filters, also when the daemon's container is killed.
 func TestContainer(t *testing.T) {
-	for _, tool := range []string{"buildah", "podman", "crun"} {
-		testutil.RequireTool(t, tool)
-	}
 	if !inside(t) {
 		return
 	}
 	w := newWatch(t)
-	dir := t.TempDir()
-	run := func(script string) (string, error) {
-		cmd := exec.Command("bash", "-euc", "cd "+dir+"\n"+script)
-		cmd.Env = append(os.Environ(), "TMPDIR="+dir+"/tmp", "HOME="+dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	must := func(script string) string {
-		t.Helper()
-		out, err := run(script)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-		return out
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	recipe, err := filepath.Abs(filepath.Join(containerDir, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const storage = " --root store --runroot run --storage-driver vfs "
-	must("mount -t tmpfs containers . && mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-	t.Cleanup(func() { must("cd /; umount -l " + dir + " /sys/fs/cgroup") })
-	must(`mkdir context tmp policies; mkdir -p /run/floodwall /var/lib/floodwall
-chown 0:0 /sys/fs/bpf /run/floodwall /var/lib/floodwall
-cp ` + self + ` context/floodwall; cp ` + recipe + ` context; cp ` + w.policy + ` policies/policy.yaml; sed -i '/state: invalid/d' policies/policy.yaml
-buildah` + storage + `build --isolation chroot --network host -t floodwall context`)
-	podman := "podman" + storage + "--tmpdir tmp --cgroup-manager cgroupfs --runtime crun --events-backend none "
-	t.Cleanup(func() { // before the storage goes; each container has a process that ends with it
-		must(podman + "rm --all --force --time 0; for i in $(seq 100); do ! pgrep -f \"[c]onmon .* $PWD/run/\" >/dev/null || sleep 0.1; done")
-	})
-	container := podman + "run --rm --cgroups=disabled --ulimit=nofile=1024:1024 --ulimit=nproc=1024:1024 " + strings.Join(readComposed(t).flags(t, dir+"/policies"), " ")
+	c := newContainers(w)
+	container := c.podman + "run --rm --cgroups=disabled --ulimit=nofile=1024:1024 --ulimit=nproc=1024:1024 " + strings.Join(readComposed(t).flags(t, c.dir+"/policies"), " ")
 
-	if out := must(container + " floodwall check /etc/floodwall/policy.yaml"); !strings.Contains(out, "policy.yaml: ok: ") {
+	if out := c.must(container + " floodwall check /etc/floodwall/policy.yaml"); !strings.Contains(out, "policy.yaml: ok: ") {
 		t.Errorf("check: %s", out)
 	}
 	w.arrives()
-	must(container + " floodwall apply /etc/floodwall/policy.yaml")
+	c.must(container + " floodwall apply /etc/floodwall/policy.yaml")
 	w.filtered()
 	received := w.received.Load()
-	if out := must(container + " floodwall status"); !strings.Contains(out, "target xdp") || !strings.Contains(out, "flood") {
+	if out := c.must(container + " floodwall status"); !strings.Contains(out, "target xdp") || !strings.Contains(out, "flood") {
 		t.Errorf("status: %s", out)
 	}
-	must(container + " --detach --name daemon floodwall")
-	waitFor(t, "the daemon in a container", func() bool {
-		a, err := get(readSocket, "/v1/health")
-		return err == nil && a.status == http.StatusOK
-	})
-	must(podman + "kill daemon")
+	c.must(container + " --detach --name daemon floodwall")
+	c.serves()
+	c.must(c.podman + "kill daemon")
 	w.filtered()
 	if passed := w.received.Load() - received; passed > 0 {
 		t.Errorf("%d packets came in that the policy drops", passed)
 	}
-	must(container + " floodwall unload")
+	c.must(container + " floodwall unload")
 	w.arrives()
+}
+
+// TestPod has podman play the pod of the DaemonSet: its init container applies the policy of the ConfigMap, then the daemon serves. The policy
+// filters on when the pod is gone.
+func TestPod(t *testing.T) {
+	testutil.RequireTool(t, "busybox")
+	if !inside(t) {
+		return
+	}
+	w := newWatch(t)
+	c := newContainers(w)
+	policy, err := os.ReadFile(c.dir + "/policies/policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	writeFile(t, file, podOf(t, string(policy)))
+	// The container that holds the pod's namespaces only sleeps. Cgroups and limits are the machine's, which this root may not set.
+	c.must(`mkdir pause; cp "$(type -p busybox)" pause/busybox
+printf 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "1000000"]\n' >pause/Dockerfile
+printf '[engine]\ninfra_image = "localhost/pause:latest"\n[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n' >containers.conf
+printf '#!/bin/sh\nexec crun --cgroup-manager=disabled "$@"\n' >crun-without-cgroups; chmod +x crun-without-cgroups
+buildah --root $PWD/store --runroot $PWD/run --storage-driver vfs build --isolation chroot --network host -t pause pause`)
+	c.podman = "export CONTAINERS_CONF=$PWD/containers.conf; " + c.podman + "--runtime $PWD/crun-without-cgroups "
+	w.arrives()
+	c.must(c.podman + "kube play " + file)
+	w.filtered()
+	received := w.received.Load()
+	c.serves()
+	if out := c.must(c.podman + "exec floodwall-daemon /usr/bin/floodwall status"); !strings.Contains(out, "target xdp") || !strings.Contains(out, "flood") {
+		t.Errorf("the probe of the pod: %s", out)
+	}
+	c.must(c.podman + "pod rm --all --force --time 0")
+	w.filtered()
+	if passed := w.received.Load() - received; passed > 0 {
+		t.Errorf("%d packets came in that the policy drops", passed)
+	}
+}
+
+// podOf is daemonset.yaml with another policy, for podman 4.3: it plays the pod, knows seccompProfile by its older annotation, and starts an init
+// container anew whatever its status is unless the pod says that nothing is.
+func podOf(t *testing.T, policy string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(containerDir, "daemonset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(string(text), "\n---\n")
+	type object = map[string]any
+	var config object
+	var set struct {
+		Spec struct{ Template struct{ Spec object } }
+	}
+	if err := errors.Join(yaml.Unmarshal([]byte(first), &config), yaml.Unmarshal([]byte(second), &set)); err != nil {
+		t.Fatal(err)
+	}
+	config["data"] = object{"policy.yaml": policy}
+	spec := set.Spec.Template.Spec
+	spec["restartPolicy"] = "Never"
+	pod := object{"apiVersion": "v1", "kind": "Pod", "spec": spec,
+		"metadata": object{"name": "floodwall", "annotations": object{"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}}}
+	one, err1 := yaml.Marshal(config)
+	two, err2 := yaml.Marshal(pod)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return string(one) + "---\n" + string(two)
 }
 
 // TestDaemonSet has the manifest for Kubernetes give what compose.yaml gives. In the long form the types of Kubernetes read it.
