@@ -3,6 +3,9 @@ package operate
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/policy"
@@ -57,6 +60,9 @@ func hint(err error) string {
 		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
 	case errors.Is(err, ErrNoneHeld):
 		return "`floodwall feeds` shows which lists are held; one that was accepted is in force"
+	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)): // of a system call: bpf(2), setns(2)
+		return "this process lacks a capability, or the seccomp profile of its container, lockdown or a security module refuses the call: " +
+			"docs/guides/containers.md has what a container needs"
 	case errors.Is(err, datapath.ErrLocked):
 		return "wait until the other one is done"
 	}
