@@ -50,6 +50,8 @@ struct full {
 enum {
 	NARROW_WORDS = 8, /* of 4 slots each */
 	WIDE_SLOTS = 10,
+	WIDE_MORE = 1, /* look into the next line too */
+	WIDE_SCAN = 2, /* there is no perfect hash: numbers may be in any slot */
 	HOST_CLASSES = 32,
 	HOST_PROBES = 8,
 };
@@ -63,7 +65,7 @@ union hosts {
 	struct {
 		__u32 number[WIDE_SLOTS];
 		__u16 class[WIDE_SLOTS]; /* 0: the slot is empty */
-		__u32 more;              /* look into the next line too */
+		__u32 factor;            /* of slot_in_wide(); its lower bits are WIDE_MORE and WIDE_SCAN */
 	} wide;
 };
 
@@ -237,23 +239,38 @@ static __always_inline bool is_full(union hosts *line)
 	return (__u16)((last ^ last >> 16) >> 32);
 }
 
+/*
+ * The slot of a number in a wide line with a perfect hash: the line has a factor with which all its numbers have different slots. A loop
+ * over the slots would leave at a random one, and the CPU would guess wrong at which for most listed packets.
+ */
+static __always_inline __u32 slot_in_wide(__u32 factor, __u32 number)
+{
+	return share(number * factor, WIDE_SLOTS);
+}
+
 /* The class of an address in the wide lines. There are few wide lines, so they are mostly in the cache. */
 static __always_inline __u32 class_by_wide(__u32 number)
 {
 	__u32 at = share(second(number), hosts4_wide);
 
 	for (int i = 0; i < HOST_PROBES; i++) {
-		__u32 behind = hosts4_narrow + at;
+		__u32 behind = hosts4_narrow + at, factor, found;
 		union hosts *line = bpf_map_lookup_elem(&hosts4, &behind);
 
 		if (!line)
 			return 0;
-		/* An empty slot looks like number 0 of class 0; a listed number 0 stands before it. */
+		factor = line->wide.factor;
+		found = slot_in_wide(factor, number);
+		/* An empty slot looks like number 0 of class 0. A listed number 0 is in slot 0 or, without a perfect hash, before it. */
+		if (line->wide.number[found] == number)
+			return line->wide.class[found];
+		if (factor & WIDE_SCAN) {
 #pragma unroll
-		for (int slot = 0; slot < WIDE_SLOTS; slot++)
-			if (line->wide.number[slot] == number)
-				return line->wide.class[slot];
-		if (!line->wide.more)
+			for (int slot = 0; slot < WIDE_SLOTS; slot++)
+				if (line->wide.number[slot] == number)
+					return line->wide.class[slot];
+		}
+		if (!(factor & WIDE_MORE))
 			return 0;
 		if (++at == hosts4_wide)
 			at = 0;

@@ -1,5 +1,7 @@
 package addrs
 
+import "math/rand/v2"
+
 // hostMemory is the memory of a hash of hosts.
 type hostMemory struct {
 	lines   []byte // Hosts4.Lines, HostLineBytes each
@@ -13,6 +15,9 @@ func (h *Hosts4) encode(m hostMemory, list []host) {
 	w.fillNarrow()
 	for _, l := range list {
 		w.add(l)
+	}
+	for i := range w.Wide {
+		arrange(w.line(w.Narrow + i))
 	}
 }
 
@@ -51,11 +56,60 @@ func (w *hostWriter) add(l host) {
 		}
 		return
 	}
-	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[wideMore:], 1) })
+	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[wideFactor:], wideMore) })
 	line := w.line(p.line)
 	native.PutUint32(line[4*p.slot:], number)
 	native.PutUint16(line[wideClass+2*p.slot:], l.class)
 }
+
+// arrange moves the hosts of a wide line, which are in its first slots, to the slots that a factor says, if one is found.
+func arrange(line []byte) {
+	var numbers []uint32
+	for at := 0; at < wideSlots && native.Uint16(line[wideClass+2*at:]) != 0; at++ {
+		numbers = append(numbers, native.Uint32(line[4*at:]))
+	}
+	flags := native.Uint32(line[wideFactor:])
+	factor, ok := perfectFactor(numbers, flags)
+	if !ok {
+		native.PutUint32(line[wideFactor:], flags|wideScan)
+		return
+	}
+	old := [HostLineBytes]byte(line)
+	clear(line)
+	for at, number := range numbers {
+		slot := wideSlot(factor, number)
+		native.PutUint32(line[4*slot:], number)
+		copy(line[wideClass+2*slot:][:2], old[wideClass+2*at:])
+	}
+	native.PutUint32(line[wideFactor:], factor)
+}
+
+// perfectFactor looks for a factor with these flags with which the numbers have different slots.
+func perfectFactor(numbers []uint32, flags uint32) (factor uint32, ok bool) {
+	factor = flags
+	for range mostFactors {
+		if haveOwnSlots(numbers, factor) {
+			return factor, true
+		}
+		factor = rand.Uint32()&^(wideMore|wideScan) | flags
+	}
+	return 0, false
+}
+
+func haveOwnSlots(numbers []uint32, factor uint32) bool {
+	used := 0
+	for _, number := range numbers {
+		slot := 1 << wideSlot(factor, number)
+		if used&slot != 0 {
+			return false
+		}
+		used |= slot
+	}
+	return true
+}
+
+// wideSlot is the slot of a number in a wide line with a factor.
+func wideSlot(factor, number uint32) int { return share(factor*number, wideSlots) }
 
 // lookup finds a host's class as the datapath does, 0 when it is not listed.
 func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
@@ -95,12 +149,16 @@ func (h *Hosts4) lookupWide(m hostMemory, number uint32) uint16 {
 	at := share(second(number), h.Wide)
 	for range hostProbes {
 		line := m.lines[(h.Narrow+at)*HostLineBytes:][:HostLineBytes]
-		for slot := range wideSlots {
+		factor := native.Uint32(line[wideFactor:])
+		if slot := wideSlot(factor, number); native.Uint32(line[4*slot:]) == number {
+			return native.Uint16(line[wideClass+2*slot:])
+		}
+		for slot := 0; slot < wideSlots && factor&wideScan != 0; slot++ {
 			if native.Uint32(line[4*slot:]) == number {
 				return native.Uint16(line[wideClass+2*slot:])
 			}
 		}
-		if native.Uint32(line[wideMore:]) == 0 {
+		if factor&wideMore == 0 {
 			return 0
 		}
 		if at++; at == h.Wide {

@@ -5,7 +5,10 @@ import "math/rand/v2"
 // HostLineBytes is the size of a line of listed hosts, one line of the cache:
 //
 //	narrow  u16 slot[32]    the low half of a host's number
-//	wide    u32 number[10], u16 class[10], u32 more    class 0: the slot is empty; more: look into the next wide line, too
+//	wide    u32 number[10], u16 class[10], u32 factor  class 0: the slot is empty
+//
+// The factor of a wide line times a host's number says which slot is the host's. Its lowest two bits are flags: wideMore, and wideScan if
+// no factor was found with which all hosts of the line have different slots. Then they have the first slots.
 //
 // Slots of narrow lines without a host hold a number of the next line, which nobody looks for here. The last slot is always
 // such a one: hosts may be in wide lines when the last but one differs from it.
@@ -18,8 +21,14 @@ const (
 	narrowSlots = 31
 	wideSlots   = 10
 	wideClass   = 40
-	wideMore    = 60
+	wideFactor  = 60
 	hostProbes  = 8
+
+	wideMore = 1 // look into the next wide line, too
+	wideScan = 2 // look at all slots
+
+	// How many factors are tried for a line. With 1 in 55 of them eight hosts have different slots, with 1 in 275 nine, with 1 in 2756 ten.
+	mostFactors = 1024
 
 	// A host's number has 32 bits. The line tells the upper bits, a narrow slot the lower 16. So narrow lines are as many as
 	// leave each fewer than 2^16 numbers: one number of the next line must differ from all of a line.

@@ -158,6 +158,24 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestPerfectLines checks that most wide lines have a perfect hash, so that few lookups ask slot after slot.
+func TestPerfectLines(t *testing.T) {
+	const hosts, most = 100_000, 0.1
+	h := &Hosts4{Count: hosts}
+	list := distinctHosts(testutil.Random(t), hosts, 2)
+	h.plan(list, false)
+	m, scanned := encodeHosts(h, list), 0
+	for i := range h.Wide {
+		if native.Uint32(m.lines[i*HostLineBytes+wideFactor:])&wideScan != 0 {
+			scanned++
+		}
+	}
+	t.Logf("%d of %d lines have none", scanned, h.Wide)
+	if got := float64(scanned) / float64(h.Wide); got > most || scanned == 0 {
+		t.Errorf("%.3f of all lines have no perfect hash, want some, and at most %.3f", got, most)
+	}
+}
+
 // TestHostsOfOneLine lists all addresses that one line of each form could hold, as somebody would do who knew the key.
 func TestHostsOfOneLine(t *testing.T) {
 	r := testutil.Random(t)
