@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -136,9 +135,7 @@ func (in Instance) Blocked(ctx context.Context, set string) ([]dynamicset.Blocke
 		}
 		all = append(all, list...)
 	}
-	slices.SortFunc(all, func(a, b dynamicset.Blocked) int {
-		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits())
-	})
+	slices.SortFunc(all, func(a, b dynamicset.Blocked) int { return a.Prefix.Compare(b.Prefix) })
 	return all, nil
 }
 

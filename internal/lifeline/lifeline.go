@@ -48,12 +48,7 @@ func (f Files) Find() ([]netip.Prefix, error) {
 	for _, a := range slices.Concat(loginSessions(f.Sessions), utmpSessions(f.Users), f.leaseServers()) {
 		found = appendHost(found, a)
 	}
-	slices.SortFunc(found, func(a, b netip.Prefix) int {
-		if c := a.Addr().Compare(b.Addr()); c != 0 {
-			return c
-		}
-		return a.Bits() - b.Bits()
-	})
+	slices.SortFunc(found, netip.Prefix.Compare)
 	return slices.Compact(found), errors.Join(errLinks, errGateways)
 }
 

@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -117,18 +116,14 @@ func last(elements []Element) []Element {
 	for _, e := range byPrefix {
 		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b Element) int { return comparePrefix(a.Prefix, b.Prefix) })
+	slices.SortFunc(list, func(a, b Element) int { return a.Prefix.Compare(b.Prefix) })
 	return list
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
 // apart splits elements, sorted by last, into those that overlap neither an earlier element nor one of the set, and the rest.
 func apart(elements []Element, set []netip.Prefix) (fit []Element, overlaps []Overlap) {
 	set = slices.Clone(set)
-	slices.SortFunc(set, comparePrefix)
+	slices.SortFunc(set, netip.Prefix.Compare)
 	var widest netip.Prefix
 	for _, e := range elements {
 		if other, ok := overlapping(set, e.Prefix); ok {
@@ -144,7 +139,7 @@ func apart(elements []Element, set []netip.Prefix) (fit []Element, overlaps []Ov
 
 // overlapping finds a prefix of a sorted set, in which none contains another, that overlaps p and is not p.
 func overlapping(set []netip.Prefix, p netip.Prefix) (netip.Prefix, bool) {
-	at, found := slices.BinarySearchFunc(set, p, comparePrefix)
+	at, found := slices.BinarySearchFunc(set, p, netip.Prefix.Compare)
 	if found {
 		return netip.Prefix{}, false
 	}

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -28,7 +27,7 @@ func (h Host) Entries(ctx context.Context, set string, after netip.Prefix, n int
 	}
 	var kept []control.Blocked // in no order; the n lowest of those that were seen, and up to n more
 	err := h.EachBlocked(ctx, set, func(b control.Blocked) {
-		if after.IsValid() && comparePrefixes(b.Prefix, after) <= 0 {
+		if after.IsValid() && b.Prefix.Compare(after) <= 0 {
 			return
 		}
 		if kept = append(kept, b); len(kept) == 2*n+1 {
@@ -48,10 +47,6 @@ func (h Host) Entries(ctx context.Context, set string, after netip.Prefix, n int
 
 // lowest sorts a list, and cuts what is over n.
 func lowest(list []control.Blocked, n int) []control.Blocked {
-	slices.SortFunc(list, func(a, b control.Blocked) int { return comparePrefixes(a.Prefix, b.Prefix) })
+	slices.SortFunc(list, func(a, b control.Blocked) int { return a.Prefix.Compare(b.Prefix) })
 	return list[:min(len(list), n)]
-}
-
-func comparePrefixes(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
 }

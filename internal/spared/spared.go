@@ -59,8 +59,3 @@ func (l *List) Prefixes() (list []netip.Prefix) {
 	}
 	return list
 }
-
-// Equal reports whether two lists spare the same.
-func (l *List) Equal(o *List) bool {
-	return slices.Equal(l.lifelines, o.lifelines) && l.never.Covers(o.never) && o.never.Covers(l.never)
-}
