@@ -31,10 +31,10 @@ func explainAttach(dev netlink.Link, err error) error {
 		e.Cause, e.Remedy = o.cause(), o.remedy(name)
 	case errors.Is(err, unix.EPERM):
 		e.Remedy = "it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
-	case errors.Is(err, unix.EOPNOTSUPP) && mtu <= nativeMTU: // vmxnet3 says so of the MTU, too
+	case errors.Is(err, unix.EOPNOTSUPP) && mtu <= SingleBufferMTU: // vmxnet3 says so of the MTU, too
 		e.Cause = fmt.Sprintf("the driver has no native XDP (%v)", err)
 		e.Remedy = "use --mode generic, which works on every device and costs several times as much a packet"
-	case mtu > nativeMTU:
+	case mtu > SingleBufferMTU:
 		e.Cause = fmt.Sprintf("the driver refuses XDP, and the MTU is %d (%v)", mtu, err)
 		e.Remedy = fmt.Sprintf("`ip link set dev %s mtu 1500` lets the driver have it; or use --mode generic at several times the cost", name)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
@@ -45,6 +45,7 @@ func explainAttach(dev netlink.Link, err error) error {
 	return e
 }
 
-// nativeMTU is the largest MTU that drivers with one page a frame take: 4096 less 256 headroom, the frame's trailing
-// bookkeeping of 320 and the Ethernet and VLAN headers.
-const nativeMTU = 3498
+// SingleBufferMTU is the largest MTU whose frames are in one buffer of a page, in bytes: 4096 less 256 of headroom, the 320 that the kernel
+// keeps behind the frame, and the headers of Ethernet and a VLAN. With a larger one drivers refuse programs that take no frames in several
+// buffers.
+const SingleBufferMTU = 3498

@@ -33,7 +33,7 @@ func readTracked(h *host) (t tracked, err error) {
 	return t, nil
 }
 
-// What a packet pays for connection tracking: an accepted one 0.23 to 0.30 Mpps instead of 0.32 (DESIGN, section 9).
+// What a packet pays for connection tracking: a core accepted 0.23 to 0.30 Mpps in place of 0.32, on the machine that nftRule was measured on.
 const trackingCost = "0.2 to 1.2 µs a packet"
 
 func conntrackTable(_ context.Context, h *host) []Finding {

@@ -174,7 +174,7 @@ IpExt: 7 -1
 	serve := []sockets.Socket{{Service: sockets.Service{Proto: unix.IPPROTO_TCP, Port: 443}}, {Service: sockets.Service{Proto: unix.IPPROTO_UDP, Port: 53}}}
 	same(t, []Finding{synQueue(none, got, 128, nil), synQueue(none, got, 4096, serve), synQueue(none, dropped, 0, nil), synQueue(none, none, 0, nil)},
 		"warning syn-queue: sysctl -w net.ipv4.tcp_max_syn_backlog=4096",
-		"warning syn-queue: `syn: protect` for the services that are flooded, of tcp/443; `floodwall check` says whether this version has it",
+		"warning syn-queue: `syn: protect` for the services that are flooded, of tcp/443",
 		"problem syn-queue: sysctl -w net.ipv4.tcp_syncookies=1", "ok syn-queue:")
 }
 

@@ -111,8 +111,7 @@ func synQueue(before, after map[string]uint64, backlog uint64, serve []sockets.S
 	if backlog > 0 && backlog < busyQueue {
 		return f.command(fmt.Sprintf("sysctl -w net.ipv4.tcp_max_syn_backlog=%d", busyQueue))
 	}
-	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(serve), ", ") +
-		"; `floodwall check` says whether this version has it")
+	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(serve), ", "))
 }
 
 // openPorts lists the TCP ports that others than this host itself can reach, the web's if there are none.

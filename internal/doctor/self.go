@@ -15,12 +15,14 @@ import (
 )
 
 // self reports whether Floodwall runs, and what it says of its own state.
-func self(_ context.Context, h *host) []Finding {
+func self(ctx context.Context, h *host) []Finding {
 	if _, err := os.Stat(h.instance.Dir); errors.Is(err, fs.ErrPermission) {
 		return []Finding{unseen("floodwall", err)}
 	}
-	s, err := h.instance.Status(context.Background())
+	s, err := h.instance.Status(ctx)
 	switch {
+	case err != nil && ctx.Err() != nil: // that says nothing of the policy
+		return []Finding{unseen("floodwall", fmt.Errorf("it took longer than %v", Deadline))}
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return []Finding{notLoaded(err, h.instance.Dir)}
 	case errors.Is(err, fs.ErrPermission):

@@ -93,10 +93,6 @@ func (d *device) refusals() Finding {
 	return f.healthy()
 }
 
-// singleBuffer is the largest MTU whose frames are in one buffer of a page: 4096 less 256 of headroom, the 320 that the
-// kernel keeps behind the frame, and the headers of Ethernet and a VLAN.
-const singleBuffer = 3498
-
 // frameSize judges whether frames are too large for XDP.
 func frameSize(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "xdp-mtu", func(d *device) []Finding { return []Finding{d.frames()} })
@@ -105,12 +101,12 @@ func frameSize(_ context.Context, h *host) []Finding {
 func (d *device) frames() Finding {
 	f := Finding{
 		ID: "xdp-mtu", Severity: Warning,
-		Evidence: fmt.Sprintf("the MTU is %d, and %d fits into one buffer (from the kernel's list of devices)", d.mtu, singleBuffer),
-		Numbers:  map[string]uint64{"mtu": uint64(d.mtu), "single_buffer": singleBuffer},
+		Evidence: fmt.Sprintf("the MTU is %d, and %d fits into one buffer (from the kernel's list of devices)", d.mtu, datapath.SingleBufferMTU),
+		Numbers:  map[string]uint64{"mtu": uint64(d.mtu), "single_buffer": datapath.SingleBufferMTU},
 		Cost:     "the driver refuses native XDP, since it does not take frames in several buffers",
 	}
 	switch {
-	case d.mtu <= singleBuffer || d.xdpErr == nil && d.xdp&xdpBasic == 0:
+	case d.mtu <= datapath.SingleBufferMTU || d.xdpErr == nil && d.xdp&xdpBasic == 0:
 		return f.healthy()
 	case d.xdpErr == nil && d.xdp&xdpScattered != 0:
 		f.Severity = Note

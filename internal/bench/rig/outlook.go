@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
-// usualTime is how long experiments take with their usual rounds on the two cores of DESIGN section 9: in full, and with
+// usualTime is how long experiments take with their usual rounds on two cores of an AMD EPYC: in full, and with
 // Quick. It serves to tell how much of a run is left, and is corrected as the run goes on.
 var usualTime = map[string]struct{ full, quick time.Duration }{
 	"drop":      {4 * time.Minute, 30 * time.Second},
