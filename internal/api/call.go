@@ -59,7 +59,7 @@ func (c *Call) decode(into any) error {
 	if err := d.Decode(into); err != nil {
 		return &Error{http.StatusBadRequest, "the body cannot be read: " + err.Error(), "docs/openapi.json, which GET /v1/openapi.json returns, says what it has"}
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return &Error{http.StatusBadRequest, "the body has more than one value", "send one"}
 	}
 	return nil

@@ -94,6 +94,21 @@ func TestBodyThatStops(t *testing.T) {
 	}
 }
 
+// TestBodyOfOneValue sends bodies with something behind their value: none of them is taken.
+func TestBodyOfOneValue(t *testing.T) {
+	t.Parallel()
+	handler := emptyServer(t).Handler(FromReadSocket)
+	for _, more := range []string{"{}", "]", "}", "x"} {
+		request := httptest.NewRequest(http.MethodPost, "/v1/explain", strings.NewReader(`{"packet": "tcp 192.0.2.7:1 > 192.0.2.1:80 S"} `+more))
+		request.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if text := answer.Body.String(); answer.Code != http.StatusBadRequest || !strings.Contains(text, "more than one value") {
+			t.Errorf("with %q behind the value: status %d, %s", more, answer.Code, text)
+		}
+	}
+}
+
 // TestSlotsOfOrigins has each origin follow events until it has no slot left. The other origins are answered all the same.
 func TestSlotsOfOrigins(t *testing.T) {
 	t.Parallel()
