@@ -254,8 +254,9 @@ func TestFleetTargets(t *testing.T) {
 	})
 	var all []*nodeHost
 	var daemons []*exec.Cmd
+	const router = "upstream: {as: 64500, router_id: 10.9.0.1, announce: [10.9.0.0/24], peers: [{address: 198.18.0.9, as: 64501}]}\n"
 	for i, target := range []string{"xdp", "nftables", "iptables"} {
-		n := newNodeHostOf(t, dir, "on-"+target, 11+i, strings.Replace(fleetPolicy, "daemon: {sample: 1/10}\n", "", 1), "--target", target)
+		n := newNodeHostOf(t, dir, "on-"+target, 11+i, strings.Replace(fleetPolicy, "daemon: {sample: 1/10}\n", router, 1), "--target", target)
 		n.run(strings.Fields(mustFloodwall(t, "hub", "invite", n.name, "--dir", hub))[1:]...)
 		all, daemons = append(all, n), append(daemons, n.start())
 	}
@@ -275,11 +276,17 @@ func TestFleetTargets(t *testing.T) {
 	const brief = 8 * time.Second
 	began := time.Now()
 	say("hub", "ban", "198.51.100.7", "--for", brief.String())
+	say("hub", "ban", "198.18.0.0/20", "10.9.0.1", "--for", "1h") // a router upstream, and the hub
 	say("hub", "ban", "203.0.113.0/24", "--for", "1h")
 	say("hub", "ban", "192.0.2.0/24", "--for", "1h")
 	held := func(n *nodeHost, prefix string) bool { return strings.Contains(n.run("blocked"), prefix) }
 	for _, n := range all {
 		waitFor(t, n.name+": holds the bans", func() bool { return held(n, "203.0.113.0/24") && held(n, "192.0.2.0/24") })
+	}
+	for _, n := range all {
+		if out := n.run("blocked"); strings.Contains(out, "198.18.0.0/20") || strings.Contains(out, "10.9.0.1") {
+			t.Errorf("%s drops a router upstream, or the hub:\n%s", n.name, out)
+		}
 	}
 	for _, d := range daemons {
 		d.Process.Kill()

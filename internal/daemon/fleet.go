@@ -249,7 +249,7 @@ func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bo
 	return were, nil
 }
 
-// Never spares whom no program may ban.
+// Never spares whom no program may ban, and the routers upstream: without their sessions nothing that was announced can be withdrawn.
 func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) {
 	set, err := h.fleet.in.DynamicSet(ctx, h.set)
 	if err != nil {
@@ -263,6 +263,12 @@ func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) 
 	h.fleet.set = set.Name
 	h.fleet.mu.Unlock()
 	h.capacity = set.Max
-	never := spared.Now(wishes.Spared)
+	whom := slices.Clone(wishes.Spared)
+	if u := wishes.Daemon.Upstream; u != nil {
+		for _, p := range u.Peers {
+			whom = append(whom, netip.PrefixFrom(p.Address, p.Address.BitLen()))
+		}
+	}
+	never := spared.Now(whom)
 	return func(p netip.Prefix) bool { return never.Why(p) != "" }, nil
 }

@@ -67,6 +67,7 @@ type Agent struct {
 	owed    map[netip.Prefix]struct{}        // lifted, but the enforcer could not end them yet
 	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
 	never   func(netip.Prefix) bool
+	hubs    hubAddresses
 	spared  map[netip.Prefix]bool     // bans of others that are not entered because of never
 	kept    map[netip.Prefix]struct{} // bans of others that were not entered beside one of this host
 	share   share
@@ -293,6 +294,9 @@ func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.hubs.look(ctx, a.file.Hubs)
+	spares := never
+	never = func(p netip.Prefix) bool { return a.hubs.in(p) || spares(p) }
 	a.never, a.share.capacity = never, a.enforcer.Capacity()
 	for p := range a.entered {
 		if never(p) {

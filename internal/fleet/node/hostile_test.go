@@ -140,6 +140,37 @@ func TestHostileNode(t *testing.T) {
 	}
 }
 
+// TestHubSpared has a node of the fleet ban the addresses of the hubs, and prefixes that have them in it, and so does the controller. No node enters
+// these: it could not hear any more that they are lifted.
+func TestHubSpared(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	b := f.join("b", func(file *node.File) {
+		file.Hubs = append(file.Hubs, "nats://203.0.113.5:4222", "nats://[2001:db8:5::5]:4222", "nats://localhost:4222")
+	})
+	c := f.join("c")
+	evil := f.hostile("evil")
+	until := time.Now().Add(time.Hour).UnixMilli()
+	bans := []string{"203.0.113.5/32", "203.0.113.0/24", "2001:db8:5::5/128", "2001:db8:5::/64"}
+	for _, p := range append(bans, "127.0.0.1/32", "203.0.113.6/32") {
+		if err := evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("evil")+".1", banOf(p, merge.Statement{Until: until}).Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.command().Say(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("203.0.112.0/20")}, time.Hour, "test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []*host{b, c} {
+		eventually(t, "a ban of others", func() bool { return h.drops("203.0.113.6/32") && (h == b || h.drops("203.0.112.0/20")) })
+	}
+	for _, p := range append(bans, "203.0.112.0/20") {
+		if eventually(t, "c drops "+p, func() bool { return c.drops(p) }); b.drops(p) {
+			t.Errorf("b drops %s, which has a hub", p)
+		}
+	}
+	eventually(t, "c drops localhost, and b does not, which is the name of a hub there", func() bool { return c.drops("127.0.0.1/32") && !b.drops("127.0.0.1/32") })
+}
+
 // TestFloodingNode has a node of the fleet send messages as fast as it can, of each kind. The hub ends its connection, and takes no other for
 // a while. What a real node bans meanwhile comes to another.
 func TestFloodingNode(t *testing.T) {

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lookupWait is how long a look for the addresses of a hub may take.
+const lookupWait = 10 * time.Second
+
+// hubAddresses are the addresses of the hubs. No ban of the fleet has effect on them: a node that has been taken over could else cut all nodes off
+// from the hubs, through which its bans are lifted.
+type hubAddresses struct {
+	mu      sync.Mutex
+	of      map[string][]netip.Addr // as they were found last, by the hub's name
+	looking bool
+}
+
+// look finds the addresses of hubs, given as tls://HOST:PORT. Those of names come later: the resolver may be slow.
+func (h *hubAddresses) look(ctx context.Context, hubs []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of == nil {
+		h.of = map[string][]netip.Addr{}
+	}
+	var names []string
+	for _, text := range hubs {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+			h.of[u.Hostname()] = []netip.Addr{a.Unmap()}
+		} else if u.Hostname() != "" {
+			names = append(names, u.Hostname())
+		}
+	}
+	if len(names) > 0 && !h.looking {
+		h.looking = true
+		go h.resolve(ctx, names)
+	}
+}
+
+func (h *hubAddresses) resolve(ctx context.Context, names []string) {
+	for _, name := range names {
+		try, cancel := context.WithTimeout(ctx, lookupWait)
+		found, err := net.DefaultResolver.LookupNetIP(try, "ip", name)
+		cancel()
+		if err != nil {
+			continue // what was found last counts
+		}
+		for i := range found {
+			found[i] = found[i].Unmap()
+		}
+		h.mu.Lock()
+		h.of[name] = found
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	h.looking = false
+	h.mu.Unlock()
+}
+
+// in tells whether a prefix has an address of a hub.
+func (h *hubAddresses) in(p netip.Prefix) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, list := range h.of {
+		if slices.ContainsFunc(list, p.Contains) {
+			return true
+		}
+	}
+	return false
+}
