@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
@@ -121,7 +121,7 @@ func (s *scene) kernelMethod(device string) string {
 	if device != "" {
 		return "kernel"
 	}
-	if err := datapath.ReqskSupported(); err != nil {
+	if err := features.Reqsk(); err != nil {
 		s.Logf("the listener's cookies are to do: %v", err)
 		s.sysctl(s.protects, "ipv4/tcp_syncookies", "2")
 		return "listener"
