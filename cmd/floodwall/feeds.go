@@ -59,8 +59,17 @@ func feeds(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		if _, err := h.Wishes(ctx); err != nil {
+			return err
+		}
+	}
 	if e.json {
 		return e.printJSON(all)
+	}
+	if len(all) == 0 {
+		e.println("no set of the policy that runs has url, country or asn")
+		return nil
 	}
 	t := display.NewTable("set", "state", ">entries", "age", "next", "from")
 	for _, s := range all {

@@ -94,6 +94,9 @@ func TestFeeds(t *testing.T) {
 	h.says(true, "check POLICY", `set "drop" is empty here: there is no copy of its list`, "fetched over http")
 	h.says(false, "apply POLICY", "policy.yaml:4:3", `set "drop"`, "503", "there is no earlier copy", "hint: mend the address or the server")
 	h.says(false, "status", "nothing is loaded")
+	for _, command := range []string{"feeds", "feeds --json", "feeds refresh", "feeds accept drop"} {
+		h.says(false, command, "nothing is loaded")
+	}
 	h.body.Store("9.9.9.1\n9.9.9.2\n9.9.9.3\n10.1.2.3\n192.0.2.0/24\n9.9.9.100\n9.9.10.0/24\n9.9.11.1\n9.9.11.3\n")
 	h.says(true, "apply --dry-run POLICY", `set "drop" is empty here`)
 	h.says(true, "apply --boot POLICY", "applied generation 1", `set "drop" has the 6 entries that were fetched just now`,
@@ -113,11 +116,14 @@ func TestFeeds(t *testing.T) {
 	h.says(true, "feeds", "held", "it has 1 entries and had 7: less than 50%", "`floodwall feeds accept drop` takes the list of 1 entry")
 	h.says(true, "status", `set "drop": a new list is held`)
 	h.drops("while a list is held", map[string]bool{"9.9.9.1": true, "9.9.9.9": false})
-	h.says(false, "feeds accept other", "the policy that runs has no such set with url")
+	h.says(false, "feeds accept other", "the policy that runs has no such set with url", "hint: `floodwall feeds` lists those that there are")
 	h.says(true, "feeds accept drop", "drop: changed: 1 entry in force, 6 before")
 	h.says(false, "feeds accept drop", "no list is held", "hint: `floodwall feeds` shows which lists are held; one that was accepted is in force")
 	h.drops("accepted", map[string]bool{"9.9.9.1": false, "9.9.9.9": true})
 
+	h.body.Store("10.1.2.3\n192.168.0.0/16\n") // nothing is left of it: there is nothing to accept
+	h.says(false, "feeds refresh", "nothing is left of the list")
+	h.says(false, "feeds accept drop", "no list is held")
 	h.body.Store("<html>")
 	h.says(false, "feeds refresh", "HTML")
 	h.says(true, "feeds", "failing")

@@ -169,11 +169,11 @@ func (c *Copy) young(now time.Time) bool {
 
 // place puts a list into the place of the copy, or holds it.
 func (st Store) place(s Source, before, c *Copy, content []byte) (Outcome, error) {
-	if before != nil && s.holds(before.Entries, c.Entries) != "" {
-		return Held, atomicfile.Replace(st.file(s, heldFile), content, 0o600)
-	}
 	if c.Entries == 0 {
 		return "", &BodyError{"nothing is left of the list: " + c.Reasons(), "look at the list: it may be of another kind"}
+	}
+	if before != nil && s.holds(before.Entries, c.Entries) != "" {
+		return Held, atomicfile.Replace(st.file(s, heldFile), content, 0o600)
 	}
 	if err := atomicfile.Replace(st.file(s, copyFile), content, 0o600); err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -45,8 +46,11 @@ func FetchMissing(ctx context.Context, store feed.Store, p *policy.Policy, f *fe
 		}
 		all.Go(func() {
 			if _, err := store.Refresh(ctx, f, sourceOf(s), true); err != nil {
-				errs[i] = &policy.Error{File: p.File, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("%v; there is no earlier copy of it", err),
-					Hint: "mend the address or the server, or name a list on this host by file until it can be fetched"}
+				hint := "mend the address or the server, or name a list on this host by file until it can be fetched"
+				if errors.As(err, new(*fs.PathError)) { // of a file of this host
+					hint = "see why this file cannot be written: the disk may be full"
+				}
+				errs[i] = &policy.Error{File: p.File, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("%v; there is no earlier copy of it", err), Hint: hint}
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // Feeds is how the sets stand whose content is a list that is fetched, or is read from a database.
@@ -24,6 +25,14 @@ func (h Host) Feeds(ctx context.Context) ([]lists.Status, error) {
 	return all, nil
 }
 
+// loadedLive is Live, and datapath.ErrNotLoaded when no policy runs.
+func (h Host) loadedLive(ctx context.Context) ([]manifest.Live, error) {
+	if _, err := h.Wishes(ctx); err != nil {
+		return nil, err
+	}
+	return h.Live(ctx)
+}
+
 // Refreshed is what became of the lists of sets.
 type Refreshed struct {
 	Outcomes  map[string]feed.Outcome `json:"outcomes"`            // by the set; those that could not be fetched are not there
@@ -34,7 +43,7 @@ type Refreshed struct {
 // RefreshFeeds fetches the lists of these sets, of all without a name, and exchanges the sets in the policy that runs. What cannot be
 // fetched is in the error, and keeps nothing else from it.
 func (h Host) RefreshFeeds(ctx context.Context, sets ...string) (*Refreshed, error) {
-	live, err := h.Live(ctx)
+	live, err := h.loadedLive(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +75,7 @@ var ErrNoneHeld = errors.New("no list is held")
 
 // AcceptFeed takes the list of a set that is held, and exchanges the set. It is an error when none is held.
 func (h Host) AcceptFeed(ctx context.Context, set string) (*Refreshed, error) {
-	live, err := h.Live(ctx)
+	live, err := h.loadedLive(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -58,6 +59,10 @@ func hint(err error) string {
 		return h.Hint()
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
+	case errors.Is(err, lists.ErrNoFeed):
+		return "`floodwall feeds` lists those that there are"
+	case errors.Is(err, unix.ENOSPC):
+		return "make space on the file system of this file, and try again"
 	case errors.Is(err, ErrNoneHeld):
 		return "`floodwall feeds` shows which lists are held; one that was accepted is in force"
 	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)): // of a system call: bpf(2), setns(2)

@@ -9,19 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRefusedCall has a system call refused, as a seccomp profile does: the hint says who refuses. A file that cannot be read is another case.
-func TestRefusedCall(t *testing.T) {
+// TestHints has a system call refused, as a seccomp profile does, and a disk that is full: the hint names what helps. A file that cannot be
+// read is another case.
+func TestHints(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
-		want bool
+		want string
 	}{
-		{fmt.Errorf("format: creating map: %w", unix.EPERM), true},
-		{&fs.PathError{Op: "open", Path: "policy.yaml", Err: unix.EPERM}, false},
-		{unix.EACCES, false},
+		{fmt.Errorf("format: creating map: %w", unix.EPERM), "seccomp profile"},
+		{&fs.PathError{Op: "open", Path: "policy.yaml", Err: unix.EPERM}, ""},
+		{&fs.PathError{Op: "write", Path: "/var/lib/floodwall/feeds/x/state", Err: unix.ENOSPC}, "make space"},
+		{unix.EACCES, ""},
 	} {
-		if p := Problems(c.err)[0]; strings.Contains(p.Hint, "seccomp profile") != c.want {
-			t.Errorf("%v: hint %q", c.err, p.Hint)
+		if p := Problems(c.err)[0]; !strings.Contains(p.Hint, c.want) || c.want == "" && p.Hint != "" {
+			t.Errorf("%v: hint %q, want %q", c.err, p.Hint, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -58,6 +59,8 @@ type Sender struct {
 	fails int
 	due   time.Time // not to send before
 	lost  uint64
+
+	patience time.Duration // with which an answer is waited for; 0: answerTime
 }
 
 // Run posts until ctx ends.
@@ -80,7 +83,7 @@ func (s *Sender) step(ctx context.Context) {
 	}
 	of := w.Daemon.Webhook
 	if of == nil {
-		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last()}
+		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
 		return
 	}
 	if s.of != *of { // what waits is for the server that the policy names now
@@ -96,7 +99,7 @@ func (s *Sender) step(ctx context.Context) {
 	s.lost += events[0].ID - s.last - 1
 	s.last = events[0].ID - 1
 	events = events[:min(len(events), mostEvents)]
-	if err := send(ctx, of, Post{hostname(), time.Now().UTC(), s.lost, screened(events, of.Addresses)}); err != nil {
+	if err := send(ctx, of, Post{hostname(), time.Now().UTC(), s.lost, screened(events, of.Addresses)}, cmp.Or(s.patience, answerTime)); err != nil {
 		s.failed(ctx, fmt.Errorf("webhook: %w", err))
 		return
 	}
@@ -119,13 +122,13 @@ func (s *Sender) failed(ctx context.Context, err error) {
 	s.due = time.Now().Add(wait/2 + rand.N(wait/2)) // a second at least, and never more than mostWait
 }
 
-// send posts once.
-func send(ctx context.Context, of *policy.Webhook, post Post) error {
+// send posts once, and waits so long for the answer.
+func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Duration) error {
 	body, err := json.Marshal(post)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, of.URL, bytes.NewReader(body))
 	if err != nil {
@@ -147,6 +150,9 @@ func send(ctx context.Context, of *policy.Webhook, post Post) error {
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	got, err := client.Do(r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
+	}
 	if err != nil {
 		return hidden(err)
 	}

@@ -172,6 +172,39 @@ func TestMasked(t *testing.T) {
 	}
 }
 
+// TestHangs posts to a server that takes requests and never answers. That is said once, in words, and the events go to the next server.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	defer hanging.Close()
+	defer close(end)
+	events := 0
+	good := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { events++ }))
+	defer good.Close()
+	var said []string
+	hook := &policy.Webhook{URL: hanging.URL + "/?token=hidden"}
+	s := &Sender{
+		Wishes: func(context.Context) (control.Wishes, error) {
+			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		},
+		Events: api.NewEvents(), Report: func(text string, err error) { said = append(said, fmt.Sprint(text, err)) }, patience: 50 * time.Millisecond,
+	}
+	s.Events.Publish(api.KindDone, "one")
+	for range 3 {
+		s.due = time.Time{}
+		s.step(t.Context())
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "webhook: the server does not answer within 50ms") || strings.Contains(said[0], "hidden") {
+		t.Errorf("reported %q", said)
+	}
+	hook = &policy.Webhook{URL: good.URL}
+	s.step(t.Context())
+	if events != 1 {
+		t.Errorf("%d requests to a server that answers", events)
+	}
+}
+
 // TestRetry waits from a second to five minutes after failures. A policy that names another server is followed at once, with what waits. One
 // without a server ends the wait, and what happened meanwhile is nobody's.
 func TestRetry(t *testing.T) {
