@@ -3,8 +3,8 @@
 //
 // Read host.go first.
 //
-//   - apply.go applies, with a copy for the next boot (saving.go); late.go keeps devices closed that appear late, absent.go names those that
-//     are not there; temporary.go adds rules beside the policy; feeds.go fetches lists.
+//   - apply.go applies, with a copy for the next boot (saving.go), which restore.go applies then; late.go keeps devices closed that appear
+//     late, absent.go names those that are not there; temporary.go adds rules beside the policy; feeds.go fetches lists.
 //   - block.go changes dynamic sets, by orders and by the lines of a file (terms.go); entries.go lists them.
 //   - top.go and suggest.go watch the traffic, by counters (increase.go) and samples (sample.go, views.go); explain.go and capture.go are
 //     about single packets.

@@ -1,0 +1,136 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// RestoreError says what is in force in place of a saved policy.
+type RestoreError struct{ Problem, Remedy string }
+
+func (e *RestoreError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *RestoreError) Hint() string { return e.Remedy }
+
+// Restore applies what was saved for boot: the policy that was confirmed last; if that cannot be, the one that was confirmed before it; and
+// if neither can, the fail-safe. Nothing of it reads the operator's files. Whatever is not the first is an error, so that the unit is seen
+// to have failed. told is called with what was applied.
+func (h Host) Restore(ctx context.Context, told func(*control.Applied, *policy.Policy)) error {
+	store := boot.Open(h.State)
+	saved, err := store.Load()
+	if errors.Is(err, boot.ErrNone) {
+		return err
+	}
+	var tried bool
+	if err == nil {
+		if tried, err = h.restoreCopy(ctx, saved, told); tried || err == nil {
+			return err
+		}
+	}
+	// When this is not the first time since the host was started, as when a device appears, what replaced the copy goes on.
+	if now, notLoaded := h.Instance.Status(ctx); notLoaded == nil && !store.StoodIn(now.Boot, now.Policy) {
+		return errors.Join(err, errors.New("the saved policy is not applied again: what runs stays"))
+	}
+	errs := []error{err}
+	if saved, err = store.LoadPrevious(); err == nil {
+		if tried, err = h.restoreCopy(ctx, saved, told); tried || err == nil {
+			return errors.Join(append(errs, err, errors.New("the policy that was confirmed before is in force instead: apply one again"))...)
+		}
+	}
+	if !errors.Is(err, boot.ErrNone) {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, h.restoreFailsafe(ctx, store, told))...)
+}
+
+// restoreCopy applies a copy. tried is whether an error ends the matter: that devices are not there yet is nothing that
+// another policy would change.
+func (h Host) restoreCopy(ctx context.Context, saved *boot.Saved, told func(*control.Applied, *policy.Policy)) (tried bool, err error) {
+	p, err := saved.Policy()
+	if err != nil {
+		return false, err
+	}
+	return h.restorePolicy(ctx, p, saved.Options, saved.ID, told)
+}
+
+// restorePolicy applies a policy on those of its devices that there are.
+func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.Options, id string,
+	told func(*control.Applied, *policy.Policy)) (tried bool, err error) {
+	devices := options.Devices
+	if devices == nil {
+		devices = p.DeviceNames()
+	}
+	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
+	closed := h.CloseLate(ctx, p, missing, false)
+	if len(present) == 0 {
+		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
+	}
+	applied, err := h.Instance.Apply(ctx, p, control.ApplyOptions{
+		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: h.Costs(),
+	})
+	if err != nil {
+		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err
+	}
+	told(applied, p)
+	if missing != nil {
+		closed = h.CloseLate(ctx, p, missing, true)
+		return true, fmt.Errorf("not filtered, as they are not there yet: %s (%s)", strings.Join(missing, ", "), closed)
+	}
+	return true, h.OpenLate(ctx, nil)
+}
+
+// restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.
+func (h Host) restoreFailsafe(ctx context.Context, store boot.Store, told func(*control.Applied, *policy.Policy)) error {
+	texts, file := store.Failsafe(hardware())
+	var errs []error
+	for _, text := range texts {
+		p, err := policy.Parse(file, []byte(text))
+		if err == nil {
+			_, err = h.restorePolicy(ctx, p, boot.Options{}, "", told)
+		}
+		if err == nil {
+			return &RestoreError{fmt.Sprintf("no saved policy could be loaded: %s is in force, which passes what is essential and SSH, and drops all else", file),
+				"log in and apply a policy"}
+		}
+		errs = append(errs, err)
+	}
+	if texts == nil {
+		return &RestoreError{"no saved policy could be loaded: nothing is filtered, as the policy says (boot: open)", "apply a policy"}
+	}
+	return errors.Join(append(errs, errors.New("no saved policy could be loaded, nor the fail-safe: nothing is filtered"))...)
+}
+
+// hardware lists the devices of this host that are no software of it.
+func hardware() (names []string) {
+	links, _ := netlink.LinkList()
+	for _, l := range links {
+		name := l.Attrs().Name
+		if _, err := os.Stat("/sys/class/net/" + name + "/device"); err == nil && datapath.DeviceExists(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func split(list []string, is func(string) bool) (yes, no []string) {
+	for _, s := range list {
+		if is(s) {
+			yes = append(yes, s)
+		} else {
+			no = append(no, s)
+		}
+	}
+	return yes, no
+}
