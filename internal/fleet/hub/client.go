@@ -31,6 +31,7 @@ const (
 type Client struct {
 	config *Config
 	conn   *nats.Conn
+	ahead  time.Duration // of this host's clock, for tests
 }
 
 // Dial connects to a hub of the fleet whose state directory this is. options are for connections within the process; without them it
@@ -42,7 +43,7 @@ func Dial(c *Config, options ...nats.Option) (*Client, error) {
 			return nil, err
 		}
 		conn, err := nats.Connect(c.NATS, nats.Name("floodwall"), nats.CustomInboxPrefix(wire.HubInbox), user)
-		return &Client{c, conn}, unreachable(err)
+		return &Client{config: c, conn: conn}, unreachable(err)
 	}
 	admin, _, err := c.admin()
 	if err != nil {
@@ -59,7 +60,7 @@ func Dial(c *Config, options ...nats.Option) (*Client, error) {
 		options = []nats.Option{nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})}
 	}
 	conn, err := nats.Connect(servers, append(options, nats.Name("floodwall"), nats.CustomInboxPrefix(wire.HubInbox), keyOption(admin))...)
-	return &Client{c, conn}, unreachable(err)
+	return &Client{config: c, conn: conn}, unreachable(err)
 }
 
 func unreachable(err error) error {
@@ -174,7 +175,7 @@ func (c *Client) Say(ctx context.Context, key string, prefixes []netip.Prefix, l
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := time.Now().Add(c.ahead)
 	var said wire.Offer
 	for i, p := range prefixes {
 		s := merge.Statement{Origin: merge.Controller, Seq: merge.Number(now, 0) + uint64(i), Reason: why}
@@ -202,6 +203,10 @@ func (c *Client) offer(ctx context.Context, said wire.Offer) error {
 	a, err := wire.ParseAnswer(m.Data)
 	if err != nil {
 		return fmt.Errorf("answer of a hub: %w", err)
+	}
+	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > merge.Ahead { // a lift would not count for what was said since
+		return &ConfigError{fmt.Sprintf("the clock of this host is %v ahead of that of the hub: what was said may count in part, or not at all", skew),
+			"set the clock of both hosts (NTP), and run the same command again"}
 	}
 	for i, o := range a.Outcomes {
 		if o == wire.Taken {

@@ -21,8 +21,9 @@ const (
 	nodeBurst   = 30      // seconds' worth at once: after a partition a node has much to say
 	maxOfNode   = 200_000 // statements of one node
 	maxPrefixes = 1_000_000
-	syncRate    = 1.0 // requests of a node a second for what it has missed
-	syncBurst   = 10
+	syncRate    = 1.0 // requests of a node a second for what it has missed; one for syncRecords more counts as one more
+	syncBurst   = 120
+	syncRecords = 10_000
 
 	messageRate  = nodeRate + 1000 // messages a second of one node: an offer has a statement at least
 	messageBurst = nodeBurst
@@ -60,8 +61,8 @@ func (r *rates) message(node string, now time.Time) bool {
 	return r.take(&r.messages, node, merge.Allowance{Rate: messageRate, Burst: messageBurst}, now, 1)
 }
 
-func (r *rates) sync(node string, now time.Time) bool {
-	return r.take(&r.syncs, node, merge.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1)
+func (r *rates) sync(node string, now time.Time, records int) bool {
+	return r.take(&r.syncs, node, merge.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1+records/syncRecords)
 }
 
 // sweep forgets all when there are many: with an existing cluster names are not ours to give.

@@ -2,8 +2,10 @@ package hub
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,4 +189,98 @@ func TestOldInvitation(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("the node was revoked")
+}
+
+// TestSyncBounded has a node ask for all records again and again. It gets few answers: each costs the hub much.
+func TestSyncBounded(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	key, _ := nkeys.CreateUser()
+	public, _ := key.PublicKey()
+	if err := h.Enrol("a", public); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	const records = 5 * syncRecords
+	for i := range records {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		h.view.take(merge.Record{Prefix: p, Statements: []merge.Statement{{Origin: "b", Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}, uint64(i+1))
+	}
+	h.view.reached(records)
+	c, err := nats.Connect("", nats.InProcessServer(h.server), nats.Nkey(public, key.Sign), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	answers, err := c.SubscribeSync(wire.Inbox("a") + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if err := c.PublishRequest(wire.SyncSubject("a"), wire.Inbox("a")+".sync.1", wire.After(0).Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := 0
+	for {
+		m, err := answers.NextMsg(3 * time.Second)
+		if err != nil {
+			break
+		}
+		if b, err := wire.ParseBatch(m.Data); err != nil {
+			t.Fatal(err)
+		} else if b.Through == records {
+			whole++
+		}
+	}
+	each := 1 + records/syncRecords
+	if most := int(syncBurst+time.Since(now).Seconds()*syncRate) / each; whole == 0 || whole > most {
+		t.Errorf("%d of 200 requests for %d records are answered, want 1 to %d", whole, records, most)
+	}
+}
+
+// TestWrongClock has the controller speak on a host with a wrong clock. The command says so, and does not claim that bans are lifted.
+func TestWrongClock(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	c, err := Dial(h.config, nats.InProcessServer(h.server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	p := []netip.Prefix{netip.MustParsePrefix("198.51.100.0/22")}
+	if err := c.Say(t.Context(), "", p, time.Hour, "scans"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c.ahead = range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		if err := c.Say(t.Context(), "", p, 0, ""); err == nil || !strings.Contains(err.Error(), "the clock of this host is") {
+			t.Errorf("a lift with a clock that is %v ahead: %v", c.ahead, err)
+		}
+	}
+	if c.ahead = 0; c.Say(t.Context(), "", p, 0, "") != nil {
+		t.Error("a lift with the right clock is not taken")
+	}
+}
+
+// TestClockNeverSet has a node whose clock was never set look at the certificate of a hub. It takes it: the clock is set by the hub.
+func TestClockNeverSet(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	pool, _, err := h.config.authority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, _, err := h.config.tls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(nodes.Certificates[0].Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{time.Unix(60, 0), time.Now().AddDate(9, 0, 0)} {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, DNSName: "127.0.0.1", CurrentTime: at}); err != nil {
+			t.Errorf("at %v: %v", at, err)
+		}
+	}
 }

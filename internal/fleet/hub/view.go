@@ -63,6 +63,13 @@ func (v *view) after(number uint64) (list []wire.Stored, through uint64) {
 	return list, v.through
 }
 
+// most is how many records with greater numbers there are at most. It costs nothing to ask.
+func (v *view) most(number uint64) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return int(min(v.through-min(number, v.through), uint64(v.table.Len())))
+}
+
 // sweep forgets what no longer counts.
 func (v *view) sweep(now time.Time) {
 	v.mu.Lock()
@@ -155,7 +162,7 @@ func (h *Hub) send(subject string, list []wire.Stored, through uint64) error {
 func (h *Hub) asked(m *nats.Msg) {
 	node, err := h.sender(m)
 	after, parseErr := wire.ParseAfter(m.Data)
-	if err != nil || parseErr != nil || !h.rates.sync(node, time.Now()) {
+	if err != nil || parseErr != nil || !h.rates.sync(node, time.Now(), h.view.most(uint64(after))) {
 		return
 	}
 	list, through := h.view.after(uint64(after))
