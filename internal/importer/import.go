@@ -165,7 +165,7 @@ func read(ctx context.Context, sources []saved.Source, claimed Format, rep *save
 			if (formats[i] == Ipset) != sets {
 				continue
 			}
-			f, err := readFile(rs, ctx, src, formats[i], rep)
+			f, err := readFile(ctx, rs, src, formats[i], rep)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -180,7 +180,7 @@ func read(ctx context.Context, sources []saved.Source, claimed Format, rep *save
 }
 
 // readFile reads one file, and returns the families that it has rules for.
-func readFile(rs *saved.Ruleset, ctx context.Context, src saved.Source, f Format, rep *saved.Report) (saved.Family, error) {
+func readFile(ctx context.Context, rs *saved.Ruleset, src saved.Source, f Format, rep *saved.Report) (saved.Family, error) {
 	switch f {
 	case Ipset:
 		return 0, iptables.ReadIpset(rs, rep, src)

@@ -8,17 +8,17 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// iptablesHooks are the built-in chains, and where on a packet's way they are asked.
-var iptablesHooks = map[string]saved.Hook{
+// builtin are the built-in chains, and where on a packet's way they are asked.
+var builtin = map[string]saved.Hook{
 	"PREROUTING": saved.HookPrerouting, "INPUT": saved.HookInput, "FORWARD": saved.HookForward,
 	"OUTPUT": saved.HookOutput, "POSTROUTING": saved.HookOutput,
 }
 
-// iptablesPriority is the order of the tables at one hook (kernel include/uapi/linux/netfilter_ipv4.h).
-var iptablesPriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+// tablePriority is the order of the tables at one hook (kernel include/uapi/linux/netfilter_ipv4.h).
+var tablePriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 
-// iptablesFile is a file of iptables-save as far as it was read.
-type iptablesFile struct {
+// saveFile is a file of iptables-save as far as it was read.
+type saveFile struct {
 	file    string
 	family  saved.Family
 	rs      *saved.Ruleset
@@ -29,7 +29,7 @@ type iptablesFile struct {
 
 // Read reads the output of iptables-save or, by its family, ip6tables-save into rs.
 func Read(rs *saved.Ruleset, rep *saved.Report, src saved.Source, f saved.Family) error {
-	p := &iptablesFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*saved.Set{}}
+	p := &saveFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*saved.Set{}}
 	for _, s := range rs.Sets {
 		p.private[s.Name] = s
 	}
@@ -51,7 +51,7 @@ func Read(rs *saved.Ruleset, rep *saved.Report, src saved.Source, f saved.Family
 }
 
 // line reads one line.
-func (p *iptablesFile) line(at saved.Place) error {
+func (p *saveFile) line(at saved.Place) error {
 	text := at.Text
 	switch {
 	case text == "" || text[0] == '#':
@@ -71,7 +71,7 @@ func (p *iptablesFile) line(at saved.Place) error {
 	return p.command(at)
 }
 
-func (p *iptablesFile) begin(at saved.Place, name string) error {
+func (p *saveFile) begin(at saved.Place, name string) error {
 	if p.table != nil {
 		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("table %s begins, and table %s has no COMMIT", name, p.table.Kind),
 			Remedy: "save the rules again"}
@@ -82,7 +82,7 @@ func (p *iptablesFile) begin(at saved.Place, name string) error {
 }
 
 // declare reads `:INPUT DROP [0:0]`.
-func (p *iptablesFile) declare(at saved.Place, text string) error {
+func (p *saveFile) declare(at saved.Place, text string) error {
 	words := strings.Fields(text)
 	if len(words) < 2 {
 		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %q has no policy", saved.Shorten(text)),
@@ -90,7 +90,7 @@ func (p *iptablesFile) declare(at saved.Place, text string) error {
 	}
 	c := p.table.Chain(words[0])
 	c.PolicyAt = at
-	c.Hook = iptablesHooks[c.Name]
+	c.Hook = builtin[c.Name]
 	p.base(c)
 	switch words[1] {
 	case "DROP":
@@ -104,7 +104,7 @@ func (p *iptablesFile) declare(at saved.Place, text string) error {
 }
 
 // command reads `-A CHAIN …` and the other commands that iptables-restore takes, with counters before them or without.
-func (p *iptablesFile) command(at saved.Place) error {
+func (p *saveFile) command(at saved.Place) error {
 	text := at.Text
 	if text[0] == '[' {
 		if _, rest, ok := strings.Cut(text, "]"); ok {
@@ -150,7 +150,7 @@ func (p *iptablesFile) command(at saved.Place) error {
 
 // unlike is the error that a line is nothing that is understood. Where rules are removed or replaced, a part of them is no
 // import.
-func (p *iptablesFile) unlike(at saved.Place) error {
+func (p *saveFile) unlike(at saved.Place) error {
 	remedy := "save the rules with iptables-save"
 	if what, how := saved.Resembles(at.Text); what != "" {
 		remedy = fmt.Sprintf("it looks like %s: %s", what, how)
@@ -159,14 +159,14 @@ func (p *iptablesFile) unlike(at saved.Place) error {
 }
 
 // chain is a chain of the table at hand. iptables-restore takes files without lines for the built-in ones.
-func (p *iptablesFile) chain(at saved.Place, name string) *saved.Chain {
+func (p *saveFile) chain(at saved.Place, name string) *saved.Chain {
 	c, known := p.table.Chains[name], false
 	if c != nil {
 		return c
 	}
 	c = p.table.Chain(name)
 	c.PolicyAt = saved.Place{File: at.File, Line: at.Line}
-	if c.Hook, known = iptablesHooks[name]; known {
+	if c.Hook, known = builtin[name]; known {
 		p.base(c)
 		p.report.Note(saved.Place{File: at.File, Line: at.Line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",
 			name, p.table.Kind)
@@ -175,15 +175,15 @@ func (p *iptablesFile) chain(at saved.Place, name string) *saved.Chain {
 }
 
 // base makes c a base chain that accepts.
-func (p *iptablesFile) base(c *saved.Chain) {
+func (p *saveFile) base(c *saved.Chain) {
 	c.HookName = c.Name
-	c.Priority = iptablesPriority[p.table.Kind]
+	c.Priority = tablePriority[p.table.Kind]
 	c.NAT = p.table.Kind == "nat"
 	c.Policy = saved.Action{Kind: saved.ActAccept}
 }
 
 // rule reads a rule behind its chain. What is not understood makes it one without equal.
-func (p *iptablesFile) rule(at saved.Place, words []string) saved.Rule {
+func (p *saveFile) rule(at saved.Place, words []string) saved.Rule {
 	r := ruleReader{file: p, rule: saved.Rule{At: at, Alts: []saved.Cond{{}}}}
 	r.read(words)
 	return r.rule

@@ -46,7 +46,7 @@ func (r *ruleReader) recent(of []saved.Token) *saved.RecentOption {
 
 // recents finds, for each rule that asks how often an address came, the rule of the same chain that remembers those of
 // all its packets. Together they are a limit.
-func (p *iptablesFile) recents() {
+func (p *saveFile) recents() {
 	for _, c := range p.table.Order {
 		for i := range c.Rules {
 			r := &c.Rules[i]
@@ -66,7 +66,7 @@ func (p *iptablesFile) recents() {
 }
 
 // recentLimit is the limit that rule i of a chain and one that remembers make together, or nil.
-func (p *iptablesFile) recentLimit(c *saved.Chain, i int) *saved.Limit {
+func (p *saveFile) recentLimit(c *saved.Chain, i int) *saved.Limit {
 	r := &c.Rules[i]
 	o := r.Recent
 	if !o.Exact || o.Set || o.Span == 0 {
@@ -104,7 +104,7 @@ func asksLess(r *saved.Rule, other *saved.Rule) bool {
 }
 
 // rateOf is the limit of n packets in the time of a rule, for each address.
-func (p *iptablesFile) rateOf(r *saved.Rule, n uint32) *saved.Limit {
+func (p *saveFile) rateOf(r *saved.Rule, n uint32) *saved.Limit {
 	o := r.Recent
 	l := &saved.Limit{At: r.At, What: "-m recent", Above: !o.Not, Burst: uint64(n)}
 	for _, u := range []struct {

@@ -10,7 +10,7 @@ import (
 
 // ruleReader is a rule of iptables as far as it was read.
 type ruleReader struct {
-	file   *iptablesFile
+	file   *saveFile
 	rule   saved.Rule
 	protos []uint32 // of -p, when it names them
 }

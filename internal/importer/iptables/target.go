@@ -22,7 +22,7 @@ var passing = map[string]string{
 }
 
 // resolve finds out which targets of the table at hand are chains: a chain may come behind the rules that lead to it.
-func (p *iptablesFile) resolve() {
+func (p *saveFile) resolve() {
 	for _, c := range p.table.Order {
 		for i := range c.Rules {
 			r := &c.Rules[i]
@@ -47,7 +47,7 @@ func (r *ruleReader) jump(kind saved.ActionKind, name string) {
 }
 
 // resolveExtension makes r a rule whose target is an extension.
-func resolveExtension(r *saved.Rule, p *iptablesFile) {
+func resolveExtension(r *saved.Rule, p *saveFile) {
 	name := r.Act.Target
 	r.Act = saved.Action{}
 	effect, passes := passing[name]

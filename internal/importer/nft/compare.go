@@ -8,7 +8,7 @@ import (
 )
 
 // number compares a field.
-func (r *nftReader) number(c saved.Cond, s selector, op string, right any) saved.Cond {
+func (r *ruleReader) number(c saved.Cond, s selector, op string, right any) saved.Cond {
 	c.AnyPorts = s.both
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		set := r.file.named(r.head, name)

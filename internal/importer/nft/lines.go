@@ -2,28 +2,28 @@ package nft
 
 import "strings"
 
-// nftLine is a rule as a text has it.
-type nftLine struct {
+// ruleLine is a rule as a text has it.
+type ruleLine struct {
 	number int // in the file
 	text   string
 }
 
-// nftLines are the rules of a text in the form of `nft list ruleset`, by table and chain in their order.
-type nftLines map[string][]nftLine
+// ruleLines are the rules of a text in the form of `nft list ruleset`, by table and chain in their order.
+type ruleLines map[string][]ruleLine
 
 // of is the nth rule of a chain, from 0, which has count rules.
-func (l nftLines) of(table, chain string, n, count int) (nftLine, bool) {
+func (l ruleLines) of(table, chain string, n, count int) (ruleLine, bool) {
 	rules := l[table+" "+chain]
 	if count != len(rules) {
-		return nftLine{}, false // they are not one a line, and could not be told apart
+		return ruleLine{}, false // they are not one a line, and could not be told apart
 	}
 	return rules[n], true
 }
 
 // scanNft finds the rules in a text: one a line, in blocks of tables and chains. It is for messages only; in a text of
 // another form it finds fewer.
-func scanNft(text string) nftLines {
-	lines := nftLines{}
+func scanNft(text string) ruleLines {
+	lines := ruleLines{}
 	var table, chain string
 	depth, number := 0, 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -45,7 +45,7 @@ func scanNft(text string) nftLines {
 				chain = words[1]
 			}
 		case before == 2 && chain != "" && isNftRule(words[0]):
-			lines[table+" "+chain] = append(lines[table+" "+chain], nftLine{number, line})
+			lines[table+" "+chain] = append(lines[table+" "+chain], ruleLine{number, line})
 		}
 	}
 	return lines

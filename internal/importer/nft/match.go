@@ -10,7 +10,7 @@ import (
 )
 
 // meets is what it means that an expression compares so with a value: any of the conds.
-func (r *nftReader) meets(left any, op string, right any) []saved.Cond {
+func (r *ruleReader) meets(left any, op string, right any) []saved.Cond {
 	if parts, ok := member(left, "concat").([]any); ok {
 		return r.tuples(parts, op, right)
 	}
@@ -84,7 +84,7 @@ func (s selector) addrKind(c saved.Cond, op string, right any) saved.Cond {
 }
 
 // address reads addresses, or the name of a set of them.
-func (r *nftReader) address(c saved.Cond, s selector, op string, right any) saved.Cond {
+func (r *ruleReader) address(c saved.Cond, s selector, op string, right any) saved.Cond {
 	set, narrower, ok := r.addrs(right)
 	if !ok || op != "==" && op != "!=" || narrower && op != "==" {
 		return unknownValue(c, op, right)
@@ -100,7 +100,7 @@ func (r *nftReader) address(c saved.Cond, s selector, op string, right any) save
 }
 
 // addrs is a set of addresses; narrower says that some of them are left out.
-func (r *nftReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
+func (r *ruleReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		found := r.file.named(r.head, name)
 		if found == nil || !found.IsAddrs() {
@@ -115,7 +115,7 @@ func (r *nftReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
 	var ranges []netipx.IPRange
 	for _, v := range list {
 		v, _ = element(v)
-		a, ok := nftAddr(v)
+		a, ok := addrRange(v)
 		switch {
 		case !ok:
 			return nil, false, false
@@ -131,7 +131,7 @@ func (r *nftReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
 func withSet(s *saved.Set) *saved.AddrSet { return &saved.AddrSet{Sets: []*saved.Set{s}} }
 
 // tuples is a lookup of several fields at once.
-func (r *nftReader) tuples(parts []any, op string, right any) []saved.Cond {
+func (r *ruleReader) tuples(parts []any, op string, right any) []saved.Cond {
 	list, ok := listOf(right)
 	if name, isName := right.(string); isName {
 		set := r.file.named(r.head, name)
@@ -155,7 +155,7 @@ func (r *nftReader) tuples(parts []any, op string, right any) []saved.Cond {
 }
 
 // tuple is one combination of values.
-func (r *nftReader) tuple(parts []any, e any) saved.Cond {
+func (r *ruleReader) tuple(parts []any, e any) saved.Cond {
 	vals, ok := member(e, "concat").([]any)
 	if !ok || len(vals) != len(parts) {
 		return saved.Cond{}.WithUnknown("the combination " + compact(e))

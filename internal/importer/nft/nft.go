@@ -9,16 +9,16 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// nftFamilies are the families of tables that filter IP packets.
-var nftFamilies = map[string]saved.Family{"ip": saved.IPv4, "ip6": saved.IPv6, "inet": saved.IPv4 | saved.IPv6, "netdev": saved.IPv4 | saved.IPv6}
+// tableFamilies are the families of tables that filter IP packets.
+var tableFamilies = map[string]saved.Family{"ip": saved.IPv4, "ip6": saved.IPv6, "inet": saved.IPv4 | saved.IPv6, "netdev": saved.IPv4 | saved.IPv6}
 
-var nftHooks = map[string]saved.Hook{
+var hooks = map[string]saved.Hook{
 	"ingress": saved.HookIngress, "prerouting": saved.HookPrerouting, "input": saved.HookInput, "forward": saved.HookForward,
 	"output": saved.HookOutput, "postrouting": saved.HookOutput, "egress": saved.HookOutput,
 }
 
-// nftHead is what the objects of `nft -j list ruleset` have in common, and what tables, chains, sets and rules add.
-type nftHead struct {
+// listObject is what the objects of `nft -j list ruleset` have in common, and what tables, chains, sets and rules add.
+type listObject struct {
 	Family  string            `json:"family"`
 	Table   string            `json:"table"`
 	Name    string            `json:"name"`
@@ -38,26 +38,26 @@ type nftHead struct {
 	Expr    []json.RawMessage `json:"expr"`
 }
 
-// nftFile is a ruleset of nft as far as it was read.
-type nftFile struct {
+// rulesetFile is a ruleset of nft as far as it was read.
+type rulesetFile struct {
 	name   string
 	rs     *saved.Ruleset
 	report *saved.Report
-	lines  nftLines
+	lines  ruleLines
 	tables map[string]*saved.Table
-	sets   map[string]*nftSet   // by family, table and name
+	sets   map[string]*namedSet // by family, table and name
 	counts map[*saved.Chain]int // how many rules there are
 	rules  map[*saved.Chain]int // how many were read
 }
 
-// nftSet is a set or a map, whose elements mean what the rule that uses it looks up.
-type nftSet struct {
+// namedSet is a set or a map, whose elements mean what the rule that uses it looks up.
+type namedSet struct {
 	*saved.Set
 	elem []any
 }
 
-// readNft reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
-func readNft(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, lines nftLines) error {
+// readJSON reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
+func readJSON(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, lines ruleLines) error {
 	var doc struct {
 		Objects []map[string]json.RawMessage `json:"nftables"`
 	}
@@ -67,12 +67,12 @@ func readNft(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, lin
 	if doc.Objects == nil {
 		return &saved.InputError{File: name, Line: 0, Msg: "no key nftables is in it", Remedy: "`nft -j list ruleset` prints rules as it wants them"}
 	}
-	p := &nftFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*saved.Table{}, sets: map[string]*nftSet{},
+	p := &rulesetFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*saved.Table{}, sets: map[string]*namedSet{},
 		counts: map[*saved.Chain]int{}, rules: map[*saved.Chain]int{}}
-	for _, step := range []func(kind string, o nftHead) error{p.declare, p.fills, p.rule} {
+	for _, step := range []func(kind string, o listObject) error{p.declare, p.fills, p.rule} {
 		for _, object := range doc.Objects {
 			for kind, raw := range object {
-				var o nftHead
+				var o listObject
 				if kind == "metainfo" {
 					continue
 				}
@@ -97,11 +97,11 @@ func jsonError(name string, data []byte, err error) error {
 	return &saved.InputError{File: name, Line: line, Msg: fmt.Sprintf("JSON: %v", err), Remedy: "`nft -j list ruleset` prints rules as it wants them"}
 }
 
-func (p *nftFile) table(o nftHead, name string) *saved.Table {
+func (p *rulesetFile) table(o listObject, name string) *saved.Table {
 	key := o.Family + " " + name
 	t := p.tables[key]
 	if t == nil {
-		t = &saved.Table{Families: nftFamilies[o.Family], Kind: key, Chains: map[string]*saved.Chain{}, Line: saved.Place{File: p.name, At: "table " + key}}
+		t = &saved.Table{Families: tableFamilies[o.Family], Kind: key, Chains: map[string]*saved.Chain{}, Line: saved.Place{File: p.name, At: "table " + key}}
 		p.tables[key] = t
 		p.rs.Tables = append(p.rs.Tables, t)
 	}
@@ -109,7 +109,7 @@ func (p *nftFile) table(o nftHead, name string) *saved.Table {
 }
 
 // declare reads tables, chains, sets and maps.
-func (p *nftFile) declare(kind string, o nftHead) error {
+func (p *rulesetFile) declare(kind string, o listObject) error {
 	switch kind {
 	case "table":
 		if t := p.table(o, o.Name); t.Families == 0 {
@@ -125,13 +125,13 @@ func (p *nftFile) declare(kind string, o nftHead) error {
 	return nil
 }
 
-func (p *nftFile) chain(o nftHead) {
+func (p *rulesetFile) chain(o listObject) {
 	c := p.table(o, o.Table).Chain(o.Name)
 	c.PolicyAt = saved.Place{File: p.name, At: c.String()}
 	if o.Hook == "" {
 		return
 	}
-	c.Hook = nftHooks[o.Hook]
+	c.Hook = hooks[o.Hook]
 	c.HookName = o.Hook
 	c.NAT = string(o.Type) == `"nat"`
 	json.Unmarshal(o.Prio, &c.Priority) // a name instead of a number is not printed by list
@@ -155,7 +155,7 @@ func words(raw json.RawMessage) (list []string) {
 }
 
 // set reads a set or a map.
-func (p *nftFile) set(o nftHead) {
+func (p *rulesetFile) set(o listObject) {
 	key := o.Family + " " + o.Table + " " + o.Name
 	s := &saved.Set{
 		Name: o.Name, Scope: o.Family + " " + o.Table, At: saved.Place{File: p.name, At: fmt.Sprintf("table %s %s, set %s", o.Family, o.Table, o.Name)},
@@ -173,14 +173,14 @@ func (p *nftFile) set(o nftHead) {
 		p.addresses(s, o.Elem)
 		p.rs.Sets = append(p.rs.Sets, s)
 	}
-	p.sets[key] = &nftSet{s, o.Elem}
+	p.sets[key] = &namedSet{s, o.Elem}
 }
 
 // addresses reads the elements of a set of addresses.
-func (p *nftFile) addresses(s *saved.Set, elems []any) {
+func (p *rulesetFile) addresses(s *saved.Set, elems []any) {
 	for _, e := range elems {
 		val, comment := element(e)
-		r, ok := nftAddr(val)
+		r, ok := addrRange(val)
 		if !ok || saved.Mapped(r) {
 			p.report.Lose(s.At, "element %s has no equal; the set is imported without it", compact(e))
 			continue
@@ -191,7 +191,7 @@ func (p *nftFile) addresses(s *saved.Set, elems []any) {
 }
 
 // fills finds the sets that rules fill.
-func (p *nftFile) fills(kind string, o nftHead) error {
+func (p *rulesetFile) fills(kind string, o listObject) error {
 	if kind != "rule" {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (p *nftFile) fills(kind string, o nftHead) error {
 }
 
 // named is the set behind @name.
-func (p *nftFile) named(o nftHead, at string) *nftSet {
+func (p *rulesetFile) named(o listObject, at string) *namedSet {
 	if at == "" || at[0] != '@' {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (p *nftFile) named(o nftHead, at string) *nftSet {
 }
 
 // rule reads a rule; one with a verdict map becomes several.
-func (p *nftFile) rule(kind string, o nftHead) error {
+func (p *rulesetFile) rule(kind string, o listObject) error {
 	if kind != "rule" {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (p *nftFile) rule(kind string, o nftHead) error {
 		at = saved.Place{File: p.name, Line: l.number, Text: l.text}
 	}
 	p.rules[c]++
-	r := nftReader{file: p, head: o, rule: saved.Rule{At: at, Comment: o.Comment, Alts: []saved.Cond{{}}}}
+	r := ruleReader{file: p, head: o, rule: saved.Rule{At: at, Comment: o.Comment, Alts: []saved.Cond{{}}}}
 	c.Rules = append(c.Rules, r.read()...)
 	return nil
 }

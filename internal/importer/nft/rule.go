@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// nftReader is a rule of nft as far as it was read.
-type nftReader struct {
-	file *nftFile
-	head nftHead
+// ruleReader is a rule of nft as far as it was read.
+type ruleReader struct {
+	file *rulesetFile
+	head listObject
 	rule saved.Rule
 	out  []saved.Rule
 
@@ -19,7 +19,7 @@ type nftReader struct {
 }
 
 // read takes one statement after the other, and returns the rules that they make.
-func (r *nftReader) read() []saved.Rule {
+func (r *ruleReader) read() []saved.Rule {
 	for _, raw := range r.head.Expr {
 		var statement map[string]any
 		if json.Unmarshal(raw, &statement) != nil || len(statement) == 0 {
@@ -37,32 +37,32 @@ func (r *nftReader) read() []saved.Rule {
 	return all
 }
 
-func (r *nftReader) unknown(what string) {
+func (r *ruleReader) unknown(what string) {
 	for i := range r.rule.Alts {
 		r.rule.Alts[i] = r.rule.Alts[i].WithUnknown(what)
 	}
 }
 
-// nftVerdicts are the statements with an equal that end a rule.
-var nftVerdicts = map[string]saved.ActionKind{
+// verdicts are the statements with an equal that end a rule.
+var verdicts = map[string]saved.ActionKind{
 	"accept": saved.ActAccept, "drop": saved.ActDrop, "reject": saved.ActReject, "return": saved.ActReturn, "continue": saved.ActNone,
 	"jump": saved.ActJump, "goto": saved.ActGoto,
 }
 
-// nftHarmless are statements that change nothing about a packet.
-var nftHarmless = []string{"counter", "last", "meter stats", "comment"}
+// harmless are statements that change nothing about a packet.
+var harmless = []string{"counter", "last", "meter stats", "comment"}
 
-// nftSide are statements after which the rule goes on, and what they do that the policy does not.
-var nftSide = map[string]string{
+// sideEffects are statements after which the rule goes on, and what they do that the policy does not.
+var sideEffects = map[string]string{
 	"mangle": saved.Changes, "ct helper": saved.Helps, "ct timeout": saved.Helps, "ct expectation": saved.Helps,
 	"dup": "copies packets, and the policy does not", "flow": "forwards packets past the rules, and the policy does not",
 	"secmark": saved.Marks,
 }
 
 // statement reads one statement.
-func (r *nftReader) statement(name string, body any) {
-	kind, isVerdict := nftVerdicts[name]
-	side, isSide := nftSide[name]
+func (r *ruleReader) statement(name string, body any) {
+	kind, isVerdict := verdicts[name]
+	side, isSide := sideEffects[name]
 	switch {
 	case name == "match":
 		r.behindLimit()
@@ -72,10 +72,10 @@ func (r *nftReader) statement(name string, body any) {
 		r.behindLimit()
 		r.verdictMap(member(body, "key"), member(body, "data"))
 	case isVerdict:
-		r.decide(nftAction(kind, body))
+		r.decide(action(kind, body))
 	case name == "log":
 		r.rule.Act.Logs = true
-	case slices.Contains(nftHarmless, name):
+	case slices.Contains(harmless, name):
 	case name == "set" && member(body, "stmt") == nil:
 		r.side(saved.FillsSet)
 	case name == "set" || name == "meter":
@@ -88,7 +88,7 @@ func (r *nftReader) statement(name string, body any) {
 		r.side(side)
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
 		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
-		r.rule.To = nftDestination(body)
+		r.rule.To = destination(body)
 	case name == "queue" || name == "synproxy" || name == "tproxy" || name == "fwd":
 		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
 	case name == "xt":
@@ -98,26 +98,26 @@ func (r *nftReader) statement(name string, body any) {
 	}
 }
 
-func (r *nftReader) side(what string) {
+func (r *ruleReader) side(what string) {
 	if !slices.Contains(r.rule.Side, what) {
 		r.rule.Side = append(r.rule.Side, what)
 	}
 }
 
 // decide gives the rule its verdict. That it logs, too, stays.
-func (r *nftReader) decide(a saved.Action) {
+func (r *ruleReader) decide(a saved.Action) {
 	a.Logs = r.rule.Act.Logs
 	r.rule.Act = a
 }
 
-func nftAction(kind saved.ActionKind, body any) saved.Action {
+func action(kind saved.ActionKind, body any) saved.Action {
 	target, _ := member(body, "target").(string)
 	return saved.Action{Kind: kind, Target: target}
 }
 
 // verdictMap makes a rule of each element. No two elements overlap, so their order is free, but the one for all other
 // packets comes last.
-func (r *nftReader) verdictMap(key, data any) {
+func (r *ruleReader) verdictMap(key, data any) {
 	list, ok := listOf(data)
 	if name, isName := data.(string); isName {
 		if set := r.file.named(r.head, name); set != nil && !set.Dynamic {
@@ -147,8 +147,8 @@ func (r *nftReader) verdictMap(key, data any) {
 }
 
 // branch is the rule that one element of a verdict map makes.
-func (r *nftReader) branch(key, val, verdict any) saved.Rule {
-	b := nftReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
+func (r *ruleReader) branch(key, val, verdict any) saved.Rule {
+	b := ruleReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
 	b.rule.Alts = slices.Clone(r.rule.Alts)
 	if val != "*" {
 		if parts, ok := member(key, "concat").([]any); ok {

@@ -19,14 +19,14 @@ import (
 // Read reads a ruleset of nft, as JSON or as text.
 func Read(ctx context.Context, rs *saved.Ruleset, rep *saved.Report, src saved.Source) error {
 	if bytes.HasPrefix(bytes.TrimSpace(src.Data), []byte("{")) {
-		return readNft(rs, rep, src.Name, src.Data, nil)
+		return readJSON(rs, rep, src.Name, src.Data, nil)
 	}
 	text := string(src.Data)
 	data, err := listAsJSON(ctx, src.Name, text)
 	if err != nil {
 		return err
 	}
-	return readNft(rs, rep, src.Name, data, scanNft(text))
+	return readJSON(rs, rep, src.Name, data, scanNft(text))
 }
 
 // Devices that are tested by number (iif) must exist when a ruleset is loaded; tested by name (iifname) they need not,

@@ -27,8 +27,8 @@ func member(v any, name string) any {
 	return nil
 }
 
-// nftAddr reads an address, a prefix or a range.
-func nftAddr(v any) (netipx.IPRange, bool) {
+// addrRange reads an address, a prefix or a range.
+func addrRange(v any) (netipx.IPRange, bool) {
 	switch x := v.(type) {
 	case string:
 		return saved.AnyRange(x)
@@ -142,14 +142,14 @@ var (
 	})
 )
 
-// nftDestination reads the body of dnat or redirect.
-func nftDestination(body any) *saved.Destination {
+// destination reads the body of dnat or redirect.
+func destination(body any) *saved.Destination {
 	d := &saved.Destination{Known: true}
 	for key, v := range map[string]any{"addr": member(body, "addr"), "port": member(body, "port")} {
 		switch {
 		case v == nil:
 		case key == "addr":
-			d.Addr, d.Known = nftAddr(v)
+			d.Addr, d.Known = addrRange(v)
 		default:
 			d.Ports, d.Known = portKind.spans(v)
 		}
