@@ -89,11 +89,7 @@ func (s *Set) String() string {
 		if text != "" {
 			text += ", "
 		}
-		if p.IsSingleIP() {
-			text += p.Addr().String()
-		} else {
-			text += p.String()
-		}
+		text += PrefixText(p)
 	}
 	return text
 }

@@ -33,8 +33,9 @@ func ReadFile(path string, max int) (*Set, int, error) {
 
 // Read reads a list: a line holds an address, a prefix or a range (first-last). What follows it behind a blank, tab,
 // comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
-// are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one. With more entries than max (0: no limit)
-// and with any line that is not understood there is no set; the error names up to 10 such lines, with name and number.
+// are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
+// With more entries than max (0: no limit) and with any line that is not understood there is no set; the error names up to
+// 10 such lines, with name and number.
 func Read(r io.Reader, name string, max int) (*Set, int, error) {
 	l := list{name: name, max: max}
 	return l.read(r)

@@ -15,6 +15,9 @@ import (
 // Range is the IPv4 addresses from First to Last, both included, as numbers (192.0.2.1 is 0xc0000201).
 type Range struct{ First, Last uint32 }
 
+// IPRange is the range as addresses.
+func (r Range) IPRange() netipx.IPRange { return netipx.IPRangeFrom(addr4(r.First), addr4(r.Last)) }
+
 // Set is an immutable set of addresses. IPv4-mapped IPv6 addresses are IPv6 addresses, not IPv4.
 type Set struct {
 	v4 []Range   // sorted, disjoint, with a gap between neighbours
@@ -53,7 +56,7 @@ func (s *Set) Prefixes() iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		var prefixes []netip.Prefix
 		for _, r := range s.v4 {
-			prefixes = netipx.IPRangeFrom(addr4(r.First), addr4(r.Last)).AppendPrefixes(prefixes[:0])
+			prefixes = r.IPRange().AppendPrefixes(prefixes[:0])
 			for _, p := range prefixes {
 				if !yield(p) {
 					return

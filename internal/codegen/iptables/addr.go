@@ -111,8 +111,8 @@ func (f *familyBuilder) inSet(side int, set int, not bool) lineTests {
 		if p := f.first(s.Static); f.family == packet.FamilyIPv6 || isPrefix(s.Static.V4()[0], p) {
 			return lineTests{addrs: []addrTest{{side, not, p}}}
 		}
-		r := s.Static.V4()[0]
-		return lineTests{match: []string{rangeMatch(side, not, addr4(r.First), addr4(r.Last))}}
+		r := s.Static.V4()[0].IPRange()
+		return lineTests{match: []string{rangeMatch(side, not, r.From(), r.To())}}
 	}
 	return lineTests{match: []string{"-m set " + negated(not) + "--match-set " + f.ipsetName(set) + [2]string{" src", " dst"}[side]}}
 }
@@ -125,8 +125,4 @@ func localAddr(side int, not bool) lineTests {
 // isPrefix reports whether a range is all of a prefix, with which it begins.
 func isPrefix(r addrs.Range, p netip.Prefix) bool {
 	return uint64(r.Last)-uint64(r.First)+1 == 1<<(32-p.Bits())
-}
-
-func addr4(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"go4.org/netipx"
 )
 
@@ -55,7 +56,7 @@ func (a lineTests) String() string {
 			continue
 		}
 		used[addr.side] = true
-		words = append(words, negated(addr.not)+[2]string{"-s ", "-d "}[addr.side]+addrText(addr.prefix))
+		words = append(words, negated(addr.not)+[2]string{"-s ", "-d "}[addr.side]+addrs.PrefixText(addr.prefix))
 	}
 	if name, not := strings.CutPrefix(a.proto, "! "); a.proto != "" {
 		words = append(words, negated(not)+"-p "+name)
@@ -103,13 +104,6 @@ func (a addrTest) iprange() string {
 
 func rangeMatch(side int, not bool, first, last netip.Addr) string {
 	return "-m iprange " + negated(not) + [2]string{"--src-range ", "--dst-range "}[side] + first.String() + "-" + last.String()
-}
-
-func addrText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }
 
 func negated(not bool) string {

@@ -15,7 +15,7 @@ import (
 // for addresses of that family. ipset has no entry for all addresses.
 func (s Set) Entries(p netip.Prefix) (name string, entries []string) {
 	for _, half := range halves(p.Masked()) {
-		entries = append(entries, addrText(half))
+		entries = append(entries, addrs.PrefixText(half))
 	}
 	if p.Addr().Is4() {
 		return s.V4, entries
@@ -98,7 +98,7 @@ func (f *familyBuilder) makeStatic(s *addrs.Set, name string) {
 		}
 	})
 	f.create(name, kind, n, n, "")
-	each(func(p netip.Prefix) { fmt.Fprintf(&f.ipset, "add %s %s\n", name, addrText(p)) })
+	each(func(p netip.Prefix) { fmt.Fprintf(&f.ipset, "add %s %s\n", name, addrs.PrefixText(p)) })
 }
 
 // halves are the two halves of the prefix of all addresses, which ipset cannot have.

@@ -2,7 +2,6 @@ package nftables
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -38,13 +37,9 @@ func (s *setTable) content(set int) setContent {
 func ranges4(s *addrs.Set) []netipx.IPRange {
 	out := make([]netipx.IPRange, len(s.V4()))
 	for i, r := range s.V4() {
-		out[i] = netipx.IPRangeFrom(address4(r.First), address4(r.Last))
+		out[i] = r.IPRange()
 	}
 	return out
-}
-
-func address4(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
 func ranges6(s *addrs.Set) (out []netipx.IPRange) {
