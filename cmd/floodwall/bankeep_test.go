@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestBansOutliveReboot blocks by hand with and without an end, reboots (an unload that keeps what comes back stands for it),
@@ -139,5 +141,48 @@ func TestBlockLines(t *testing.T) {
 	}
 	if strings.Count(list, "\n") != 7 {
 		t.Errorf("the list has other entries:\n%s", list)
+	}
+}
+
+// TestBansAfterFullDisk blocks while the disk is full: the command says that the bans do not last over a reboot. Once the disk has space, the
+// daemon saves them, and they come back after a reboot.
+func TestBansAfterFullDisk(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	if err := os.MkdirAll(h.state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", h.state, "tmpfs", 0, "size=1m,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(h.state, unix.MNT_DETACH) })
+	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 10000}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	if out, err := h.run("apply", "--boot", filepath.Join(h.files, "policy.yaml")); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	daemon := startDaemon(t, "--state", h.state)
+	fill := filepath.Join(h.state, "fill")
+	if err := os.WriteFile(fill, make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	list := []string{"block"}
+	for i := range 1000 {
+		list = append(list, fmt.Sprintf("198.51.%d.%d", i/250, i%250))
+	}
+	if out, err := h.run(list...); err != nil || !strings.Contains(out, "does not last over a reboot: bans: ") {
+		t.Fatalf("block with a full disk: %v\n%s", err, out)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the bans on the disk", func() bool {
+		text, err := os.ReadFile(filepath.Join(h.state, "bans", "bans"))
+		return err == nil && strings.Count(string(text), "\n") > 1000
+	})
+	daemon.kill()
+	if out, err := h.reboot(); err != nil || !strings.Contains(out, "1,000 bans kept") {
+		t.Fatalf("reboot: %v\n%s", err, out)
 	}
 }

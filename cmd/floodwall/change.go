@@ -209,7 +209,7 @@ func (c *change) flush(ctx context.Context) error {
 	c.waiting = c.waiting[:0]
 	if fill.Unsaved != nil && !c.lossSaid {
 		c.lossSaid = true
-		c.warning(fmt.Sprintf("it has effect, but does not last over a reboot: %v", fill.Unsaved))
+		c.warning(fmt.Sprintf("it has effect, but does not last over a reboot: %v; `floodwall daemon` saves it when that is mended", fill.Unsaved))
 	}
 	if w := fill.Warning(); w != "" && !c.fullSaid && c.verb == "blocked" {
 		c.fullSaid = true

@@ -76,8 +76,18 @@ func (l *Log) Append(records []Record) error {
 	err := l.append(records)
 	if err != nil {
 		l.failed = err
+		os.WriteFile(l.file+behindSuffix, nil, 0o600) // takes no space
 	}
 	return err
+}
+
+// behindSuffix ends the name of a file that is there while the log lacks changes.
+const behindSuffix = ".behind"
+
+// Behind reports whether an Append has failed, of whatever process, since the file was written whole: Rewrite brings in what it lacks.
+func (l *Log) Behind() bool {
+	_, err := os.Lstat(l.file + behindSuffix)
+	return err == nil
 }
 
 func (l *Log) append(records []Record) error {
@@ -146,7 +156,7 @@ func (l *Log) Remove() error {
 	defer l.mu.Unlock()
 	l.dirty = false
 	atomicfile.Sweep(filepath.Dir(l.file))
-	for _, file := range []string{l.file, l.file + damagedSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
+	for _, file := range []string{l.file, l.file + behindSuffix, l.file + damagedSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("bans: %w", err)
 		}

@@ -192,4 +192,12 @@ func TestFullDisk(t *testing.T) {
 	if got := loaded(t, l); !slices.Equal(got, []string{"10.0.0.1/32", "10.0.0.3/32", "10.0.0.4/32"}) {
 		t.Errorf("after one was removed with a full disk: %v", got)
 	}
+	if !Open(dir, "/b", "/b").Behind() {
+		t.Error("another process does not know that a change is missing")
+	}
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=256k"))
+	must(t, l.Rewrite(func(string) bool { return true }, slices.Values([]Record{entry(3, 0), entry(5, 0)})))
+	if got := loaded(t, l); l.Behind() || l.Sync() != nil || !slices.Equal(got, []string{"10.0.0.3/32", "10.0.0.5/32"}) {
+		t.Errorf("written whole after the disk has space again: %v", got)
+	}
 }

@@ -3,6 +3,7 @@ package banlog
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -121,7 +122,10 @@ func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	if err != nil {
 		return fmt.Errorf("bans: %w", err)
 	}
-	l.synced, l.dirty = time.Now(), false
+	l.synced, l.dirty, l.failed = time.Now(), false, nil
+	if err := os.Remove(l.file + behindSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("bans: %w", err)
+	}
 	return nil
 }
 

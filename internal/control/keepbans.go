@@ -87,13 +87,13 @@ func eachSet(ctx context.Context, l *generation.Live, fn func(manifest.Set, dyna
 	return nil
 }
 
-// KeepBans brings the file of bans up to date with the clock, and makes it smaller when most of it says nothing any more. What
-// was changed is on the disk when it returns.
+// KeepBans brings the file of bans up to date with the clock and, after a change that could not be recorded, with the kernel, and makes it
+// smaller when most of it says nothing any more. What was changed is on the disk when it returns.
 func (in Instance) KeepBans(ctx context.Context) error {
 	if in.Bans == nil {
 		return nil
 	}
-	if !in.Bans.Due() {
+	if !in.Bans.Due() && !in.Bans.Behind() {
 		return in.Bans.Sync()
 	}
 	err := in.change(ctx, func(l *live) error { return in.rewriteBans(ctx, l) })

@@ -143,7 +143,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	defer rotate.Stop()
 	proxied := time.NewTicker(proxyLook)
 	defer proxied.Stop()
-	keep := time.NewTicker(keepLook)
+	keep, unkept := time.NewTicker(keepLook), ""
 	defer keep.Stop()
 	defer w.syncBans()
 	settled := recent.Task{Marks: w.in.Marks}
@@ -175,9 +175,11 @@ func (w *watcher) follow(ctx context.Context) error {
 		case <-proxied.C:
 			w.releaseProxy(ctx)
 		case <-keep.C:
-			if err := w.in.KeepBans(ctx); err != nil {
+			err := w.in.KeepBans(ctx)
+			if err != nil && err.Error() != unkept { // once, until it has gone
 				w.report(Event{Err: err})
 			}
+			unkept = fmt.Sprint(err)
 		}
 	}
 }

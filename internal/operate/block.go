@@ -300,7 +300,7 @@ func changed(fill control.Fill, err error) (Changed, error) {
 		c.Problems = append(c.Problems, problem(r.Err))
 	}
 	if fill.Unsaved != nil {
-		c.Problems = append(c.Problems, Problem{Text: fmt.Sprintf("it has effect, but does not last over a reboot: %v", fill.Unsaved)})
+		c.Problems = append(c.Problems, Problem{Text: fmt.Sprintf("it has effect, but does not last over a reboot: %v; `floodwall daemon` saves it when that is mended", fill.Unsaved)})
 	}
 	if w := fill.Warning(); w != "" {
 		c.Problems = append(c.Problems, Problem{Text: w})
