@@ -241,11 +241,16 @@ static __always_inline bool is_full(union hosts *line)
 
 /*
  * The slot of a number in a wide line with a perfect hash: the line has a factor with which all its numbers have different slots. A loop
- * over the slots would leave at a random one, and the CPU would guess wrong at which for most listed packets.
+ * over the slots would leave at a random one, and the CPU would guess wrong at which for most listed packets. Before Linux 6.10 the verifier
+ * does not see that a 32-bit product of two unknown numbers has 32 bits (kernel/bpf/verifier.c, adjust_scalar_min_max_vals), so LLVM must
+ * not see it either, and cuts it.
  */
 static __always_inline __u32 slot_in_wide(__u32 factor, __u32 number)
 {
-	return share(number * factor, WIDE_SLOTS);
+	__u64 product = number;
+
+	asm("%0 *= %1" : "+r"(product) : "r"((__u64)factor));
+	return share(product, WIDE_SLOTS);
 }
 
 /* The class of an address in the wide lines. There are few wide lines, so they are mostly in the cache. */
