@@ -197,7 +197,7 @@ func TestHTML(t *testing.T) {
 		ID: "20260102-030405", Policy: "<script>alert(1)</script>", Reasons: []Reason{{Name: `"><img src=x onerror=alert(1)>`}},
 		Vectors: []Vector{{"<b>", 1, 2}}, Samples: &operate.Samples{Sources: []operate.Talker{{Key: "</table>", Dropped: &share}}},
 		Suggestion: &Suggestion{Rules: []suggest.Rule{{Text: "{payload: \"</pre><script>\"}"}}},
-		Outcomes:   []Reason{{Name: "web:cookies</td>", Verdict: "sent", Amount: Amount{Packets: 4711}}},
+		Outcomes:   []Reason{{Name: "web:cookies</td>", Verdict: "sent", Amount: operate.Amount{Packets: 4711}}},
 		Steps:      []Step{{Rule: "auto-1", Did: Drops, Why: "<i>because"}},
 	}
 	if err := r.WriteHTML(&b); err != nil {
@@ -290,7 +290,7 @@ func TestAmounts(t *testing.T) {
 		t.Fatal("no attack is seen")
 	}
 	r := &w.now.report
-	if r.Passed != (Amount{9000, 900_000}) || r.Dropped != (Amount{55_000, 5_500_000}) || r.Peak.Packets != 54_000 {
+	if r.Passed != (operate.Amount{Packets: 9000, Bytes: 900_000}) || r.Dropped != (operate.Amount{Packets: 55_000, Bytes: 5_500_000}) || r.Peak.Packets != 54_000 {
 		t.Errorf("at the beginning: passed %v, dropped %v, peak %v", r.Passed, r.Dropped, r.Peak)
 	}
 	second(1000, 20_000, 100)

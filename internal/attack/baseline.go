@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/sampling"
@@ -40,14 +39,10 @@ func (b *baseline) settle(now time.Time) {
 	b.pending = append(b.pending[:0], b.pending[n:]...)
 }
 
-// take is algorithm R (Vitter, "Random Sampling with a Reservoir", 1985), with a bound on the number, so that it goes on to forget.
+// take draws with a bound on the number of samples that were seen, so that it goes on to forget.
 func (b *baseline) take(s sampling.Sample) {
 	b.seen = min(b.seen+1, renewal)
-	if len(b.samples) < mostLearned {
-		b.samples = append(b.samples, s)
-	} else if at := rand.IntN(b.seen); at < mostLearned {
-		b.samples[at] = s
-	}
+	b.samples = draw(b.samples, s, b.seen, mostLearned)
 }
 
 // forget drops what waits: an attack has started.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 //go:embed report.html
@@ -20,7 +21,7 @@ var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("report").Funcs(template.FuncMap{
 		"percent": percent,
 		"count":   count,
-		"amount":  func(a Amount) string { return display.Count(a.Packets) + " packets, " + display.Bytes(a.Bytes) },
+		"amount":  func(a operate.Amount) string { return display.Count(a.Packets) + " packets, " + display.Bytes(a.Bytes) },
 		"rate":    display.Rate,
 		"bytes":   display.Bytes,
 		"bits": func(perSecond float64) string {

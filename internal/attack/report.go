@@ -22,12 +22,12 @@ type Report struct {
 	Target     string     `json:"target"`
 	Devices    []string   `json:"devices"`
 
-	Usual   float64      `json:"usual"` // packets a second in quiet times
-	Bound   float64      `json:"bound"` // that was exceeded
-	Peak    operate.Rate `json:"peak"`  // of a second
-	Passed  Amount       `json:"passed"`
-	Dropped Amount       `json:"dropped"`
-	Reasons []Reason     `json:"reasons"` // rules, checks and the default, with what each decided, the most first
+	Usual   float64        `json:"usual"` // packets a second in quiet times
+	Bound   float64        `json:"bound"` // that was exceeded
+	Peak    operate.Rate   `json:"peak"`  // of a second
+	Passed  operate.Amount `json:"passed"`
+	Dropped operate.Amount `json:"dropped"`
+	Reasons []Reason       `json:"reasons"` // rules, checks and the default, with what each decided, the most first
 
 	Outcomes []Reason `json:"outcomes,omitempty"` // what became of packets of protected services, which a rule counts too
 
@@ -39,18 +39,12 @@ type Report struct {
 	Note       string           `json:"note,omitempty"`       // why something is missing
 }
 
-// Amount is packets and bytes, by the counters.
-type Amount struct {
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
-
 // Reason is what a rule, a check or the default decided during the attack.
 type Reason struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
 	Stage   string `json:"stage"`
-	Amount
+	operate.Amount
 }
 
 // Vector is a kind of packets of the attack, by their fields.
@@ -73,13 +67,13 @@ type Suggestion struct {
 
 // Summary is a report in a list.
 type Summary struct {
-	ID      string       `json:"id"`
-	Started time.Time    `json:"started"`
-	Ended   *time.Time   `json:"ended,omitempty"`
-	Peak    operate.Rate `json:"peak"`
-	Passed  Amount       `json:"passed"`
-	Dropped Amount       `json:"dropped"`
-	Vectors []string     `json:"vectors"`
+	ID      string         `json:"id"`
+	Started time.Time      `json:"started"`
+	Ended   *time.Time     `json:"ended,omitempty"`
+	Peak    operate.Rate   `json:"peak"`
+	Passed  operate.Amount `json:"passed"`
+	Dropped operate.Amount `json:"dropped"`
+	Vectors []string       `json:"vectors"`
 }
 
 // Summary is the report in short.
@@ -121,8 +115,8 @@ func (r *Report) add(t *operate.Top) {
 			r.Reasons = more.addTo(r.Reasons)
 		}
 	}
-	r.Passed.plus(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
-	r.Dropped.plus(amount(t.Dropped, t.Seconds))
+	r.Passed.Add(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
+	r.Dropped.Add(amount(t.Dropped, t.Seconds))
 	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
 	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
 }
@@ -131,7 +125,7 @@ func (r *Report) add(t *operate.Top) {
 func (r Reason) addTo(list []Reason) []Reason {
 	same := func(o Reason) bool { return o.Name == r.Name && o.Verdict == r.Verdict && o.Stage == r.Stage }
 	if i := slices.IndexFunc(list, same); i >= 0 {
-		list[i].plus(r.Amount)
+		list[i].Add(r.Amount)
 	} else {
 		list = append(list, r)
 	}
@@ -140,8 +134,6 @@ func (r Reason) addTo(list []Reason) []Reason {
 }
 
 // amount is what came at a rate in some seconds.
-func amount(r operate.Rate, seconds float64) Amount {
-	return Amount{uint64(r.Packets*seconds + 0.5), uint64(r.Bits/8*seconds + 0.5)}
+func amount(r operate.Rate, seconds float64) operate.Amount {
+	return operate.Amount{Packets: uint64(r.Packets*seconds + 0.5), Bytes: uint64(r.Bits/8*seconds + 0.5)}
 }
-
-func (a *Amount) plus(more Amount) { a.Packets, a.Bytes = a.Packets+more.Packets, a.Bytes+more.Bytes }
