@@ -145,7 +145,8 @@ SEC("xdp") int least_line(struct xdp_md *ctx)
 		return XDP_PASS;
 	number = (__u64)(ip->saddr * 0x9e3779b1) * least_lines >> 32; /* Fibonacci hashing (Knuth, volume 3, 6.4) */
 	line = bpf_map_lookup_elem(&least_line_set, &number);
-	return count_least(ctx, line && ip->protocol == IPPROTO_UDP && *line == ip->saddr && udp->dest == bpf_htons(1001));
+	return count_least(ctx,
+			   line && ip->protocol == IPPROTO_UDP && *line == ip->saddr && udp->dest == bpf_htons(1001));
 }
 
 /* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back:
