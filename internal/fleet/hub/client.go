@@ -121,6 +121,10 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 
 // Revoke puts a node out of the fleet. It returns how many bans of the node are lifted.
 func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
+	if c.config.NATS != "" {
+		return 0, &ConfigError{"this fleet uses a NATS cluster of its own, which admits its users",
+			fmt.Sprintf("remove the user of %s from the configuration of the cluster; `floodwall hub unban` lifts its bans", name)}
+	}
 	r, err := c.ask(ctx, adminRevoke, order{Name: name}, revokeWait)
 	return r.Lifted, err
 }

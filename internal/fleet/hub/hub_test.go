@@ -2,10 +2,12 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
@@ -74,6 +76,19 @@ func TestInitTwice(t *testing.T) {
 	for _, bad := range []string{"", ":4222"} {
 		if p, err := NewPeer("hub", bad); err == nil {
 			t.Errorf("address %q is taken: %v", bad, p)
+		}
+	}
+}
+
+// TestOfCluster has commands that a fleet on an existing NATS cluster does not have. They name what takes their place.
+func TestOfCluster(t *testing.T) {
+	t.Parallel()
+	c := &Client{config: &Config{NATS: "tls://nats.example:4222", Controller: "UDCONTROLLER"}}
+	_, invited := c.Invite(t.Context(), "web-1", time.Hour)
+	_, revoked := c.Revoke(t.Context(), "web-1")
+	for err, want := range map[error]string{invited: "floodwall join --name web-1", revoked: "remove the user of web-1"} {
+		if e := (*ConfigError)(nil); !errors.As(err, &e) || !strings.Contains(e.Hint(), want) {
+			t.Errorf("%v, want a hint with %q", err, want)
 		}
 	}
 }

@@ -94,7 +94,7 @@ type Outcome byte
 const (
 	Taken   Outcome = iota
 	Enough          // enough nodes ban the prefix: offer it again when they no longer do
-	Refused         // never offer it again; the text says why
+	Refused         // the text says why; offered again it is looked at anew
 	Later           // too much at once: offer it again soon
 )
 
