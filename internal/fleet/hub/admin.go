@@ -246,19 +246,26 @@ func (h *Hub) liftsOf(name string) (list wire.Offer) {
 	return list
 }
 
-// nodes lists the nodes. All hubs answer.
+// maxNodesAnswer is how many nodes one message has.
+const maxNodesAnswer = 500
+
+// nodes lists the nodes. All hubs answer, in messages of a bounded size.
 func (h *Hub) nodes(m *nats.Msg) {
-	n := Nodes{Hub: h.config.Name, Members: h.members.list()}
-	for i := range n.Members {
-		n.Members[i].Secret = ""
-		if h.auth.connected(n.Members[i].Name) {
-			n.Connected = append(n.Connected, n.Members[i].Name)
+	h.view.mu.Lock()
+	prefixes := h.view.table.Len()
+	h.view.mu.Unlock()
+	n := Nodes{Hub: h.config.Name, Prefixes: prefixes}
+	for _, member := range h.members.list() {
+		member.Secret = ""
+		if h.auth.connected(member.Name) {
+			n.Connected = append(n.Connected, member.Name)
+		}
+		if n.Members = append(n.Members, member); len(n.Members) == maxNodesAnswer {
+			respond(m, n)
+			n = Nodes{Hub: h.config.Name, Prefixes: prefixes}
 		}
 	}
-	h.view.mu.Lock()
-	n.Prefixes = h.view.table.Len()
-	h.view.mu.Unlock()
-	respond(m, n)
+	respond(m, n) // the last one has fewer than maxNodesAnswer
 }
 
 // say takes what the controller says. Its signature counts, and not who brings it.

@@ -140,7 +140,8 @@ func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 		return nil, unreachable(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	for wait := answerWait; len(list) < max(len(c.config.Hubs), 1); wait = allWait {
+	at, whole := map[string]int{}, 0
+	for wait := answerWait; whole < max(len(c.config.Hubs), 1); wait = allWait {
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		m, err := sub.NextMsgWithContext(ctx)
 		cancel()
@@ -148,9 +149,17 @@ func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 			break
 		}
 		var n Nodes
-		if json.Unmarshal(m.Data, &n) == nil && n.Hub != "" {
-			list = append(list, n)
+		if json.Unmarshal(m.Data, &n) != nil || n.Hub == "" {
+			continue
 		}
+		if len(n.Members) < maxNodesAnswer {
+			whole++
+		}
+		if i, known := at[n.Hub]; known {
+			list[i].Members, list[i].Connected = append(list[i].Members, n.Members...), append(list[i].Connected, n.Connected...)
+			continue
+		}
+		at[n.Hub], list = len(list), append(list, n)
 	}
 	if len(list) == 0 {
 		return nil, unreachable(errors.New("no answer"))

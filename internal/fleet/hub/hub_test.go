@@ -3,11 +3,14 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
@@ -90,5 +93,24 @@ func TestOfCluster(t *testing.T) {
 		if e := (*ConfigError)(nil); !errors.As(err, &e) || !strings.Contains(e.Hint(), want) {
 			t.Errorf("%v, want a hint with %q", err, want)
 		}
+	}
+}
+
+// TestManyMembers has a fleet of more nodes than a message of NATS has space for. All are listed.
+func TestManyMembers(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	const nodes = 12 * maxNodesAnswer
+	for i := range nodes {
+		h.members.set(Member{Name: fmt.Sprintf("a-node-with-a-long-name-%08d", i), State: Joined, Key: strings.Repeat("U", 48) + fmt.Sprintf("%08d", i), Since: time.Now()}, uint64(i+1))
+	}
+	c, err := Dial(h.config, nats.InProcessServer(h.server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	all, err := c.Nodes(t.Context())
+	if err != nil || len(all) != 1 || len(all[0].Members) != nodes || all[0].Members[nodes-1].Name != fmt.Sprintf("a-node-with-a-long-name-%08d", nodes-1) {
+		t.Errorf("%d hubs answer: %v", len(all), err)
 	}
 }
