@@ -87,13 +87,15 @@ __noinline __u64 sum_of(struct xdp_md *ctx, __u32 offset, __u32 length)
 	return sum;
 }
 
+/*
+ * The checksum of a sum of at most 2^16 words of 32 bits. The second line leaves at most 0x1fffe, since after a carry out of 32 bits the
+ * lower bits are small. So the last one carries once.
+ */
 static __always_inline __u16 checksum(__u64 sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (__u32)sum + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
+	return ~(sum + (sum >> 16));
 }
 
 /* The offset of the IP header, behind the VLAN tags. */
@@ -120,14 +122,17 @@ static __always_inline bool is_to_group(struct ethernet *eth)
 /* Swaps the MAC addresses. Returns false for a frame to a group address, which cannot be the source of an answer. */
 static __always_inline bool return_ethernet(struct ethernet *eth)
 {
+	__be32 *source = (void *)eth->source, *destination = (void *)eth->destination, client;
+	__be16 rest;
+
 	if (is_to_group(eth))
 		return false;
-	for (int i = 0; i < 3; i++) {
-		__be16 client = eth->source[i];
-
-		eth->source[i] = eth->destination[i];
-		eth->destination[i] = client;
-	}
+	client = *source;
+	rest = eth->source[2];
+	*source = *destination;
+	eth->source[2] = eth->destination[2];
+	*destination = client;
+	eth->destination[2] = rest;
 	return true;
 }
 
