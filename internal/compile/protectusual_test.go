@@ -29,9 +29,10 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 		var actions [2]uint32
 		var answers [2][]byte
 		var counted [2][ir.NumOutcomes]uint64
-		s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // from the wire the program takes its own, which is at most so much behind
+		begin := clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // from the wire the program takes its own, which is at most so much behind
 		for i := range actions {
 			s.wire = i == 0
+			s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // after that, as the kernel may be asked only so often
 			before := s.counted()
 			actions[i], answers[i] = s.send(frame)
 			counted[i] = s.counted()
@@ -39,7 +40,7 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 				counted[i][n] -= before[n]
 			}
 		}
-		if stamp := s.now / stampTime; (s.now-behind)/stampTime != stamp || clock(s.t, unix.CLOCK_MONOTONIC_COARSE)/stampTime != stamp {
+		if (begin-behind)/stampTime != s.now/stampTime {
 			continue // the clock in the answers may have moved on between the two
 		}
 		if actions[0] != actions[1] || !bytes.Equal(answers[0], answers[1]) || counted[0] != counted[1] {
