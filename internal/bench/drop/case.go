@@ -19,6 +19,7 @@ type testCase struct {
 	flows       []lab.Flow // of another flood
 	packet      string     // one like those of the flood, "" where a question about one says nothing of a flood,
 	reason      string     // and why it is dropped
+	sampled     bool       // samples of all packets are taken, and read
 	share       float64    // of the least program's rate to reach; 0: none is asked for
 }
 
@@ -28,6 +29,7 @@ const (
 	leastStandard = 0.92
 	leastStrict   = 0.90
 	leastOther    = 0.90
+	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
 	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
 )
@@ -85,6 +87,11 @@ func otherKinds() []testCase {
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
 	return []testCase{
+		{
+			name: "rules=20/off/samples", label: "20 rules, one in 1,000 packets is a sample for the daemon, checks: off", rules: someRules,
+			policy: "daemon: {sample: 1/1000}\n" + rules, packet: rig.FloodPacket(lists.Addr4(0x01020304)), reason: defaultDropped,
+			sampled: true, share: leastSampled,
+		},
 		{
 			name: "rules=20/off/ipv6", label: "20 rules, IPv6, checks: off", rules: someRules, policy: rules, flood: "ipv6",
 			flows: []lab.Flow{udp("2400::/16", rig.Server6)}, packet: "udp [2400::9]:4000 > [fd00::2]:53", reason: defaultDropped, share: leastOther,

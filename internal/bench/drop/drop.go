@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
@@ -86,11 +87,42 @@ func apply(ctx context.Context, b *rig.Builder, c *testCase) (*rig.Applied, erro
 	if c.packet != "" {
 		verdicts[c.packet] = c.reason
 	}
-	a, err := b.XDP.Apply(ctx, c.policy, rig.Expect(verdicts))
+	a, err := b.XDP.Apply(ctx, c.policy, func(ctx context.Context, in control.Instance) error {
+		err := rig.Expect(verdicts)(ctx, in)
+		if err == nil && c.sampled {
+			err = readSamples(ctx, b, in)
+		}
+		return err
+	})
 	if err == nil {
 		b.Own(a.Program)
 	}
 	return a, err
+}
+
+// readSamples reads the samples of all packets until the builder is closed, as the daemon does.
+func readSamples(ctx context.Context, b *rig.Builder, in control.Instance) error {
+	h, err := in.Handout(ctx, true, 0)
+	if err != nil {
+		return err
+	}
+	s, err := h.Open()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for err := error(nil); err == nil; {
+			_, err = s.Read(ctx)
+		}
+	})
+	b.Owned = append(b.Owned, func() error {
+		stop()
+		reading.Wait()
+		return s.Close()
+	})
+	return nil
 }
 
 func addIptables(ctx context.Context, b *rig.Builder) error {
