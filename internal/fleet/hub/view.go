@@ -54,6 +54,7 @@ func (v *view) after(number uint64) (list []wire.Stored, through uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
+	list = make([]wire.Stored, 0, v.atMost(number)) // hundreds of nodes ask at once when a partition has healed
 	for r := range v.table.All() {
 		if n := v.numbers[r.Prefix]; n > number {
 			list = append(list, wire.Stored{Number: n, Record: r.Without(now)})
@@ -67,6 +68,10 @@ func (v *view) after(number uint64) (list []wire.Stored, through uint64) {
 func (v *view) most(number uint64) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.atMost(number)
+}
+
+func (v *view) atMost(number uint64) int {
 	return int(min(v.through-min(number, v.through), uint64(v.table.Len())))
 }
 

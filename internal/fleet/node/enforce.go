@@ -49,6 +49,7 @@ func (a *Agent) due() (c changes, more bool) {
 		return c, false
 	}
 	n := 0
+	c.bans = make([]Ban, 0, min(len(a.dirty), maxEnforce))
 	for p := range a.dirty {
 		if n++; n > maxEnforce {
 			return c, true
