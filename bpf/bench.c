@@ -72,29 +72,30 @@ static __always_inline int count_least(struct xdp_md *ctx, int matches)
 	return matched == LEAST_RULE ? XDP_PASS : XDP_DROP;
 }
 
-static __always_inline int decide_least4(struct xdp_md *ctx, struct iphdr *ip, __u8 protocol, __u32 size)
+#define LEAST_SOURCE bpf_htonl(0xc0000201) /* 192.0.2.1 */
+
+static __always_inline int decide_least4(struct xdp_md *ctx, struct iphdr *ip, __u8 protocol, __u32 size, __be32 source)
 {
 	struct ports *ports = (void *)(ip + 1);
 
 	if (!ip || (void *)ports + size > (void *)(long)ctx->data_end || ip->ihl != sizeof(*ip) / 4 ||
 	    ip->frag_off & bpf_htons(0x3fff)) /* more fragments, or an offset */
 		return XDP_PASS;
-	return count_least(ctx, ip->protocol == protocol && ip->saddr == bpf_htonl(0xc0000201) &&
-					ports->dest == bpf_htons(1001));
+	return count_least(ctx, ip->protocol == protocol && ip->saddr == source && ports->dest == bpf_htons(1001));
 }
 
 SEC("xdp") int least(struct xdp_md *ctx)
 {
 	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
 
-	return decide_least4(ctx, ip, IPPROTO_UDP, sizeof(struct udphdr));
+	return decide_least4(ctx, ip, IPPROTO_UDP, sizeof(struct udphdr), LEAST_SOURCE);
 }
 
 SEC("xdp") int least_tcp(struct xdp_md *ctx)
 {
 	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct tcphdr));
 
-	return decide_least4(ctx, ip, IPPROTO_TCP, sizeof(struct tcphdr));
+	return decide_least4(ctx, ip, IPPROTO_TCP, sizeof(struct tcphdr), LEAST_SOURCE);
 }
 
 /* A VLAN tag behind the Ethernet header (IEEE 802.1Q). */
@@ -108,7 +109,7 @@ SEC("xdp") int least_vlan(struct xdp_md *ctx)
 
 	if (!tag || tag->ethertype != bpf_htons(ETH_P_IP))
 		return XDP_PASS;
-	return decide_least4(ctx, (void *)(tag + 1), IPPROTO_UDP, sizeof(struct udphdr));
+	return decide_least4(ctx, (void *)(tag + 1), IPPROTO_UDP, sizeof(struct udphdr), LEAST_SOURCE);
 }
 
 SEC("xdp") int least_ipv6(struct xdp_md *ctx)
@@ -138,15 +139,13 @@ struct {
 SEC("xdp") int least_line(struct xdp_md *ctx)
 {
 	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
-	struct udphdr *udp = (void *)(ip + 1);
 	__u32 number, *line;
 
-	if (!ip || ip->ihl != sizeof(*ip) / 4 || ip->frag_off & bpf_htons(0x3fff))
+	if (!ip)
 		return XDP_PASS;
 	number = (__u64)(ip->saddr * 0x9e3779b1) * least_lines >> 32; /* Fibonacci hashing (Knuth, volume 3, 6.4) */
 	line = bpf_map_lookup_elem(&least_line_set, &number);
-	return count_least(ctx,
-			   line && ip->protocol == IPPROTO_UDP && *line == ip->saddr && udp->dest == bpf_htons(1001));
+	return line ? decide_least4(ctx, ip, IPPROTO_UDP, sizeof(struct udphdr), *line) : XDP_DROP;
 }
 
 /* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back:

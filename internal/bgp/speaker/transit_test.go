@@ -78,15 +78,21 @@ func flowsTo(t *testing.T, n int) (list []*apiutil.Path) {
 	return list
 }
 
+// loopbackUp sets the loopback device of the test's namespace up.
+func loopbackUp(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // TestManyRoutes has a router send more routes than this host takes. Its session ends, and the status says why; that with another router goes
 // on, and its routes are there. After a while the session begins again. As the router sends fewer routes then, it stays.
 func TestManyRoutes(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	loopbackUp(t)
 	hostile, other := newRouter(t, "127.0.0.2", 64501), newRouter(t, "127.0.0.3", 64502)
 	many, few := flowsTo(t, testutil.Scaled(5_000, 100_000)), flowsTo(t, 3)
 	for b, list := range map[*server.BgpServer][]*apiutil.Path{hostile: many, other: few} {
@@ -137,9 +143,7 @@ func TestLargeRoutes(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	loopbackUp(t)
 	hostile, other := newRouter(t, "127.0.0.2", 64501), newRouter(t, "127.0.0.3", 64502)
 	large := flowsTo(t, 1700)
 	communities := make([]uint32, 800)
@@ -182,9 +186,7 @@ func TestNoTransit(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	loopbackUp(t)
 	a, b := newRouter(t, "127.0.0.2", 64501), newRouter(t, "127.0.0.3", 64502)
 	foreign := wire.Announcement{Kind: wire.FlowSpec, Flow: wire.Flow{To: netip.MustParsePrefix("203.0.113.7/32"), Proto: []uint8{17}}}
 	flow, err := flowPath(&foreign)
