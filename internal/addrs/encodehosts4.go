@@ -56,22 +56,22 @@ func (w *hostWriter) add(l host) {
 		}
 		return
 	}
-	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[wideFactor:], wideMore) })
+	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[WideFactorAt:], wideMore) })
 	line := w.line(p.line)
 	native.PutUint32(line[4*p.slot:], number)
-	native.PutUint16(line[wideClass+2*p.slot:], l.class)
+	native.PutUint16(line[WideClassAt+2*p.slot:], l.class)
 }
 
 // arrange moves the hosts of a wide line, which are in its first slots, to the slots that a factor says, if one is found.
 func arrange(line []byte) {
 	var numbers []uint32
-	for at := 0; at < wideSlots && native.Uint16(line[wideClass+2*at:]) != 0; at++ {
+	for at := 0; at < WideSlots && native.Uint16(line[WideClassAt+2*at:]) != 0; at++ {
 		numbers = append(numbers, native.Uint32(line[4*at:]))
 	}
-	flags := native.Uint32(line[wideFactor:])
+	flags := native.Uint32(line[WideFactorAt:])
 	factor, ok := perfectFactor(numbers, flags)
 	if !ok {
-		native.PutUint32(line[wideFactor:], flags|wideScan)
+		native.PutUint32(line[WideFactorAt:], flags|wideScan)
 		return
 	}
 	old := [HostLineBytes]byte(line)
@@ -79,9 +79,9 @@ func arrange(line []byte) {
 	for at, number := range numbers {
 		slot := wideSlot(factor, number)
 		native.PutUint32(line[4*slot:], number)
-		copy(line[wideClass+2*slot:][:2], old[wideClass+2*at:])
+		copy(line[WideClassAt+2*slot:][:2], old[WideClassAt+2*at:])
 	}
-	native.PutUint32(line[wideFactor:], factor)
+	native.PutUint32(line[WideFactorAt:], factor)
 }
 
 // perfectFactor looks for a factor with these flags with which the numbers have different slots.
@@ -109,7 +109,7 @@ func haveOwnSlots(numbers []uint32, factor uint32) bool {
 }
 
 // wideSlot is the slot of a number in a wide line with a factor.
-func wideSlot(factor, number uint32) int { return share(factor*number, wideSlots) }
+func wideSlot(factor, number uint32) int { return share(factor*number, WideSlots) }
 
 // lookup finds a host's class as the datapath does, 0 when it is not listed.
 func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
@@ -149,13 +149,13 @@ func (h *Hosts4) lookupWide(m hostMemory, number uint32) uint16 {
 	at := share(second(number), h.Wide)
 	for range hostProbes {
 		line := m.lines[(h.Narrow+at)*HostLineBytes:][:HostLineBytes]
-		factor := native.Uint32(line[wideFactor:])
+		factor := native.Uint32(line[WideFactorAt:])
 		if slot := wideSlot(factor, number); native.Uint32(line[4*slot:]) == number {
-			return native.Uint16(line[wideClass+2*slot:])
+			return native.Uint16(line[WideClassAt+2*slot:])
 		}
-		for slot := 0; slot < wideSlots && factor&wideScan != 0; slot++ {
+		for slot := 0; slot < WideSlots && factor&wideScan != 0; slot++ {
 			if native.Uint32(line[4*slot:]) == number {
-				return native.Uint16(line[wideClass+2*slot:])
+				return native.Uint16(line[WideClassAt+2*slot:])
 			}
 		}
 		if factor&wideMore == 0 {

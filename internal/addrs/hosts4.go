@@ -17,11 +17,21 @@ const HostLineBytes = 64
 // HostClassesBytes is the size of the classes of a narrow line's hosts: u16 class[32], by slot.
 const HostClassesBytes = 64
 
+// The wide line that entries of XDP programs read themselves: its slots, and where their classes and the factor are, in bytes.
+const (
+	WideSlots    = 10
+	WideClassAt  = 40
+	WideFactorAt = 60
+)
+
+// The odd factors of number and second.
+const (
+	HostFactor   = 0x2c1b3c6d
+	SecondFactor = 0x9e3779b1 // 2^32 over the golden ratio
+)
+
 const (
 	narrowSlots = 31
-	wideSlots   = 10
-	wideClass   = 40
-	wideFactor  = 60
 	hostProbes  = 8
 
 	wideMore = 1 // look into the next wide line, too
@@ -143,7 +153,7 @@ func (h *Hosts4) fits(list []host, load float64) bool {
 func (h *Hosts4) number(a uint32) uint32 {
 	n := (a ^ h.Key) * h.Factor
 	n ^= n >> 16
-	return n * 0x2c1b3c6d
+	return n * HostFactor
 }
 
 // share maps a number to [0, of) in proportion (Lemire, "Fast Random Integer Generation in an Interval", 2019).
@@ -151,7 +161,7 @@ func share(number uint32, of int) int { return int(uint64(number) * uint64(of) >
 
 // second is another number of a host, of which the upper bits count: by Fibonacci hashing (Knuth, "The Art of Computer
 // Programming", volume 3, 6.4).
-func second(number uint32) uint32 { return number * 0x9e3779b1 }
+func second(number uint32) uint32 { return number * SecondFactor }
 
 // filterMask is the word of the filter that a host's number leads to, and its bits there.
 func (h *Hosts4) filterMask(number uint32) (word int, mask uint64) {
@@ -190,7 +200,7 @@ func (p *hostPlacer) narrowPlace(number uint32) hostPlace {
 func (p *hostPlacer) widePlace(number uint32, full func(line int)) hostPlace {
 	at := share(second(number), p.Wide)
 	for range hostProbes {
-		if fill := &p.wide[at]; *fill < wideSlots {
+		if fill := &p.wide[at]; *fill < WideSlots {
 			*fill++
 			return hostPlace{p.Narrow + at, int(*fill - 1)}
 		}

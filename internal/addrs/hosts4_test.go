@@ -100,9 +100,9 @@ func (h *Hosts4) found(m hostMemory) map[uint32]uint16 {
 		}
 	}
 	for i := h.Narrow; i < h.Lines(); i++ {
-		for slot := range wideSlots {
+		for slot := range WideSlots {
 			line := m.lines[i*HostLineBytes:][:HostLineBytes]
-			if class := native.Uint16(line[wideClass+2*slot:]); class != 0 {
+			if class := native.Uint16(line[WideClassAt+2*slot:]); class != 0 {
 				all[h.address(native.Uint32(line[4*slot:]))] = class
 			}
 		}
@@ -166,7 +166,7 @@ func TestPerfectLines(t *testing.T) {
 	h.plan(list, false)
 	m, scanned := encodeHosts(h, list), 0
 	for i := range h.Wide {
-		if native.Uint32(m.lines[i*HostLineBytes+wideFactor:])&wideScan != 0 {
+		if native.Uint32(m.lines[i*HostLineBytes+WideFactorAt:])&wideScan != 0 {
 			scanned++
 		}
 	}
@@ -190,7 +190,7 @@ func TestHostsOfOneLine(t *testing.T) {
 	checkHosts(t, r, h, narrow)
 
 	h = &Hosts4{Key: h.Key, Factor: h.Factor, Filter: 64}
-	for n := range uint32(hostProbes*wideSlots + 1) {
+	for n := range uint32(hostProbes*WideSlots + 1) {
 		wide = append(wide, host{h.address(n * inverse(0x9e3779b1)), 1})
 	}
 	if !h.fits(wide[:len(wide)-1], 0.1) {

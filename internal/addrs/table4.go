@@ -85,6 +85,16 @@ func newTable4(runs []run) *Table4 {
 	return t
 }
 
+// FirstHosts is the hash of hosts if an address that passes the filter should be looked for there first, in its wide line: a look in
+// vain costs about a third of what it saves for a host. Otherwise it is nil.
+func (t *Table4) FirstHosts() *Hosts4 {
+	const linesPerHost = 4
+	if !t.FilterHosts || t.behind || t.Hosts.Narrow > 0 || t.Hosts.Wide == 0 || t.Lines > linesPerHost*t.Hosts.Count {
+		return nil
+	}
+	return &t.Hosts
+}
+
 // planFilter chooses what the filter is for, and the size of its blocks.
 func (t *Table4) planFilter() {
 	if t.Hosts.Count < maxFiltered {

@@ -1,7 +1,9 @@
 package compile_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -65,5 +67,42 @@ func TestListedInEntry(t *testing.T) {
 		if answer.Entry != want {
 			t.Errorf("%s: the entry decides: %t, want %t", line, answer.Entry, want)
 		}
+	}
+}
+
+// TestListedHosts has packets come from listed hosts, from listed networks, and from addresses beside them. The entry looks for hosts
+// itself where enough are listed.
+func TestListedHosts(t *testing.T) {
+	t.Parallel()
+	r, _ := seeded(t)
+	for _, l := range []struct{ hosts, networks int }{{1, 0}, {9, 2}, {400, 1000}, {3000, 500}, {20, 400}} {
+		t.Run(fmt.Sprintf("%d hosts, %d networks", l.hosts, l.networks), func(t *testing.T) {
+			var policy, lines strings.Builder
+			policy.WriteString("default: drop\nrules:\n")
+			var listed []uint32
+			rule := func(n int, source string) {
+				fmt.Fprintf(&policy, "  - {from: %s, proto: udp, port: %d, then: pass}\n", source, n%100)
+			}
+			for n := range l.hosts {
+				a := r.Uint32()>>4 | 0x20000000
+				listed = append(listed, a)
+				rule(n, addrOf(a).String())
+			}
+			for n := range l.networks {
+				p := netip.PrefixFrom(addrOf(r.Uint32()>>4|0x20000000), 23+r.IntN(8)).Masked()
+				first := p.Addr().As4()
+				listed = append(listed, binary.BigEndian.Uint32(first[:]))
+				rule(n, p.String())
+			}
+			for range 3000 {
+				i := r.IntN(len(listed))
+				a, port := listed[i]^uint32(r.IntN(2)<<r.IntN(28)), i%100
+				if i >= l.hosts {
+					port = (i - l.hosts) % 100
+				}
+				fmt.Fprintf(&lines, "udp %s:7 > 10.0.0.1:%d\n", addrOf(a), port+r.IntN(2))
+			}
+			lower(t, policy.String()).agree(t, framesOf(t, lines.String()))
+		})
 	}
 }

@@ -45,6 +45,7 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		}
 		if t.FilterHosts {
 			in.Filter4.Mask = uint32(t.FilterBytes()/8 - 1)
+			in.Filter4.Hosts = t.FirstHosts()
 		}
 	}
 	e := entry.Generate(in)

@@ -3,6 +3,7 @@ package entry
 import (
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/codegen/xdp/emit"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -48,6 +49,9 @@ type Classes interface {
 type Filter4 struct {
 	Shift int
 	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
+
+	// Hosts is where a source that the bitmap may have is looked for first, nil: nowhere.
+	Hosts *addrs.Hosts4
 
 	FirstBytes []ir.Range // all addresses of other classes begin with a byte of these ranges, which are normalized
 }

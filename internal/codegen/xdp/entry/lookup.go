@@ -1,0 +1,130 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// lookUp sets r0 to the class of the source, or jumps to the label unlisted if a filter shows that it is 0. It reports
+// false if all sources of the family have class 0.
+func (s *section) lookUp() bool {
+	if s.family.value == packet.FamilyIPv6 {
+		return s.lookUp6()
+	}
+	if s.Filter4 == nil {
+		return false
+	}
+	s.firstByte(s.label("unlisted"))
+	s.loadSource4()
+	if s.Filter4.Mask == 0 {
+		s.Add(asm.Call.Label(xdp.Class4))
+		return true
+	}
+	s.Add(asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, int32(s.Filter4.Shift)))
+	s.filter(asm.R4, s.Filter4.Mask, xdp.Filter4)
+	if s.Filter4.Hosts == nil {
+		s.Add(asm.Call.Label(xdp.Class4InFilter))
+		return true
+	}
+	s.host()
+	return true
+}
+
+// loadSource4 sets r1 to an IPv4 source in host byte order.
+func (s *section) loadSource4() {
+	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
+}
+
+// Stack offsets of host.
+const (
+	lineAt   = slotAt - 4 // the index of a line
+	numberAt = lineAt - 4 // a host's number
+)
+
+// secondFactor is the factor of second() of bpf/classify.h, as a signed number.
+const secondFactor = addrs.SecondFactor - 1<<32
+
+// host sets r0 to the class of the source in r1. It looks where most listed hosts are, in the line and the slot that their number says
+// (class_by_wide() of bpf/classify.h, addrs.Hosts4). class4_in_filter() decides the others, apart.
+func (s *section) host() {
+	const number, slot = asm.R1, asm.R2
+	other, found := s.newLabel(), s.newLabel()
+	h := s.Filter4.Hosts
+	s.Add(
+		asm.Xor.Imm32(number, int32(h.Key)), asm.Mul.Imm32(number, int32(h.Factor)),
+		asm.Mov.Reg32(asm.R2, number), asm.RSh.Imm32(asm.R2, 16), asm.Xor.Reg32(number, asm.R2), asm.Mul.Imm32(number, addrs.HostFactor),
+		asm.StoreMem(asm.RFP, numberAt, number, asm.Word),
+		asm.Mul.Imm32(number, secondFactor), asm.Mul.Imm(number, int32(h.Wide)), asm.RSh.Imm(number, 32),
+		asm.StoreMem(asm.RFP, lineAt, number, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, lineAt), asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Hosts4), asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, other),
+		asm.LoadMem(number, asm.RFP, numberAt, asm.Word),
+		asm.LoadMem(slot, asm.R0, addrs.WideFactorAt, asm.Word), asm.Mul.Reg32(slot, number),
+		asm.LSh.Imm(slot, 32), asm.RSh.Imm(slot, 32), // for the verifier before Linux 6.10: see slot_in_wide() of bpf/classify.h
+		asm.Mul.Imm(slot, addrs.WideSlots), asm.RSh.Imm(slot, 32),
+		asm.Mov.Reg(asm.R3, slot), asm.LSh.Imm(asm.R3, 2), asm.Add.Reg(asm.R3, asm.R0), asm.LoadMem(asm.R3, asm.R3, 0, asm.Word),
+		asm.JNE.Reg(asm.R3, number, other),
+		asm.LSh.Imm(slot, 1), asm.Add.Reg(asm.R0, slot), asm.LoadMem(asm.R0, asm.R0, addrs.WideClassAt, asm.Half),
+		asm.JEq.Imm(asm.R0, 0, other), // the slot is empty, and the number is 0
+	)
+	s.Mark(found)
+	s.apart = append(s.apart, func() {
+		s.Mark(other)
+		s.loadSource4()
+		s.Add(asm.Call.Label(xdp.Class4InFilter), asm.Ja.Label(found))
+	})
+}
+
+// The first byte of the source is tested first if the listed first bytes are few ranges that exclude most addresses.
+const (
+	mostFirstRanges = 3
+	mostFirstBytes  = 64
+)
+
+// firstByte jumps to unlisted if the first byte of the source shows that its class is 0.
+func (s *section) firstByte(unlisted string) {
+	list, bytes := s.Filter4.FirstBytes, uint32(0)
+	for _, r := range list {
+		bytes += r.Last - r.First + 1
+	}
+	if len(list) > mostFirstRanges || bytes > mostFirstBytes {
+		return
+	}
+	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
+	s.test(asm.R1, list, unlisted)
+}
+
+// lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.
+func (s *section) lookUp6() bool {
+	const shift, filterMask = 44, 1<<14 - 1
+	if !s.Table6 {
+		return false
+	}
+	s.Add(
+		asm.LoadMem(asm.R4, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R4, asm.Word),
+		asm.LoadImm(asm.R1, int64(goldenRatio), asm.DWord), asm.Mul.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, shift),
+	)
+	s.filter(asm.R4, filterMask, xdp.Filter6)
+	s.address(asm.R1, asm.R2, s.family.source)
+	s.Add(asm.Call.Label(xdp.Class6))
+	return true
+}
+
+// filter jumps to the label unlisted if a bit of a bitmap is clear. mask is the mask of the index of its words.
+func (s *section) filter(bit asm.Register, mask uint32, bitmap string) {
+	s.Add(
+		asm.Mov.Reg(asm.R3, bit),
+		asm.RSh.Imm(asm.R3, 6),
+		asm.And.Imm(asm.R3, int32(mask)),
+		asm.LSh.Imm(asm.R3, 3),
+		asm.LoadMapValue(asm.R2, 0, 0).WithReference(bitmap),
+		asm.Add.Reg(asm.R2, asm.R3),
+		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.RSh.Reg(asm.R2, bit),
+		asm.And.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R2, 0, s.label("unlisted")),
+	)
+}
