@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -39,16 +38,13 @@ func LoadAfter(im *xdp.Image, from Inherited) (*Program, error) {
 func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
 	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
 	kept := from.replacements(spec)
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
+	p, err := loadFilled(im, spec, kept)
 	if err != nil {
-		return nil, explainLoad(err)
+		return nil, err
 	}
-	p := &Program{collection: collection, spec: spec}
-	p.key, _ = im.Constants["question_key"].(uint64)
-	err = p.fill(im)
-	if err == nil && kept[xdp.SynKeys] == nil {
+	if kept[xdp.SynKeys] == nil {
 		err = p.initKeys()
-	} else if err == nil && kept[xdp.CookiesSent] == nil {
+	} else if kept[xdp.CookiesSent] == nil {
 		err = p.expectCookies()
 	}
 	if err != nil {
@@ -56,6 +52,54 @@ func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, e
 		return nil, err
 	}
 	return p, nil
+}
+
+// loadFilled loads a spec of the image that goes on with the kept maps, and writes the image's content to all others. It does both at once:
+// the kernel takes a tenth of a second to verify the program, and so does a long list to be written.
+func loadFilled(im *xdp.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (*Program, error) {
+	fresh, err := newMaps(im, spec, kept)
+	defer closeMaps(fresh) // the program has descriptors of its own
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	filled := make(chan error, 1)
+	go func() { filled <- fill(im, fresh, kept) }()
+	all := maps.Clone(fresh)
+	maps.Copy(all, kept)
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: all})
+	notFilled := <-filled
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	p := &Program{collection: collection, spec: spec}
+	p.key, _ = im.Constants["question_key"].(uint64)
+	if notFilled != nil {
+		p.Close()
+		return nil, notFilled
+	}
+	return p, nil
+}
+
+// newMaps makes the maps of a spec that have content by the image, but for those that are kept. They have to be closed even if it fails.
+func newMaps(im *xdp.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (map[string]*ebpf.Map, error) {
+	fresh := map[string]*ebpf.Map{}
+	for name := range im.Shapes {
+		m := spec.Maps[name]
+		if m == nil || m.Type != ebpf.Array || kept[name] != nil {
+			continue
+		}
+		var err error
+		if fresh[name], err = ebpf.NewMap(m); err != nil {
+			return fresh, fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return fresh, nil
+}
+
+func closeMaps(of map[string]*ebpf.Map) {
+	for _, m := range of {
+		m.Close()
+	}
 }
 
 // explainLoad adds the remedy to errors that have one.
@@ -69,14 +113,20 @@ func explainLoad(err error) error {
 	return fmt.Errorf("loading the program: %w", err)
 }
 
-// fill writes the image's content to the maps.
-func (p *Program) fill(im *xdp.Image) error {
-	memory, release, err := p.Memory(slices.Collect(maps.Keys(im.Shapes))...)
+// fill writes the image's content to maps. What would be written to those that are kept is lost.
+func fill(im *xdp.Image, fresh, kept map[string]*ebpf.Map) error {
+	memory, release, err := memoryOf(fresh)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return im.Fill(memory)
+	all := maps.Clone(memory)
+	for name, m := range kept {
+		if shape, ok := im.Shapes[name]; ok && m.Type() == ebpf.Array {
+			all[name] = make([]byte, shape.Size())
+		}
+	}
+	return im.Fill(all)
 }
 
 // initKeys draws the keys of cookies and of flows, when the program has any.
@@ -113,17 +163,24 @@ func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
 // Memory maps the named array maps, until release is called. A map that the program does not have, or that is one per
 // CPU, is left out.
 func (p *Program) Memory(names ...string) (memory map[string][]byte, release func(), err error) {
+	named := map[string]*ebpf.Map{}
+	for _, name := range names {
+		if m := p.Map(name); m != nil && m.Type() == ebpf.Array {
+			named[name] = m
+		}
+	}
+	return memoryOf(named)
+}
+
+// memoryOf maps array maps, until release is called.
+func memoryOf(arrays map[string]*ebpf.Map) (memory map[string][]byte, release func(), err error) {
 	memory = map[string][]byte{}
 	release = func() {
 		for _, m := range memory {
 			unmap(m)
 		}
 	}
-	for _, name := range names {
-		m := p.Map(name)
-		if m == nil || m.Type() != ebpf.Array {
-			continue
-		}
+	for name, m := range arrays {
 		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
 		if memory[name], err = mapMemory(m, shape.Size()); err != nil {
 			delete(memory, name)

@@ -61,42 +61,7 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 			spec.Maps[name].MaxEntries = m.MaxEntries()
 		}
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
-	if err != nil {
-		return nil, explainLoad(err)
-	}
-	p := &Program{collection: collection, spec: spec}
-	p.key, _ = im.Constants["question_key"].(uint64)
-	if err := p.fillFresh(im, kept); err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// fillFresh writes the image's content to all maps but those that are kept.
-func (p *Program) fillFresh(im *xdp.Image, kept map[string]*ebpf.Map) error {
-	var fresh []string
-	for name := range im.Shapes {
-		if kept[name] == nil {
-			fresh = append(fresh, name)
-		}
-	}
-	memory, release, err := p.Memory(fresh...)
-	if err != nil {
-		return err
-	}
-	defer release()
-	all := map[string][]byte{}
-	for name, m := range memory {
-		all[name] = m
-	}
-	for name, m := range kept {
-		if shape, ok := im.Shapes[name]; ok && m.Type() == ebpf.Array {
-			all[name] = make([]byte, shape.Size()) // what would be written there is lost
-		}
-	}
-	return im.Fill(all)
+	return loadFilled(im, spec, kept)
 }
 
 // renewalPrefix begins the name of the directory of what is to take the place of a generation's program.
