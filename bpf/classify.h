@@ -366,6 +366,12 @@ __noinline __u32 class4_in_filter(__u32 addr)
 	return class_in_filter(addr);
 }
 
+/* The class of a host, by its number, when the filter of hosts has been asked: by the generated entry. */
+__noinline __u32 class4_of_host(__u32 number)
+{
+	return class_by_number(number);
+}
+
 /* The hash of a prefix. The loader draws a new seed for each table. */
 static __always_inline __u32 hash_prefix(__u64 seed, struct address key, __u32 length)
 {

@@ -224,7 +224,7 @@ int floodwall(struct xdp_md *ctx)
 	__u64 used;
 
 	if (entry_calls) {
-		used = class4(0) + class4_in_filter(0) + class6(0, 0) + is_member(0, 0, 0, 0) +
+		used = class4(0) + class4_in_filter(0) + class4_of_host(0) + class6(0, 0) + is_member(0, 0, 0, 0) +
 		       charge_hash(0, 0, 0, 0, 0);
 		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
 		used += decide_known(ctx, 0, 0, 0) + decide_unknown(ctx, 0, 0, 0);

@@ -85,14 +85,15 @@ func newTable4(runs []run) *Table4 {
 	return t
 }
 
-// FirstHosts is the hash of hosts if an address that passes the filter should be looked for there first, in its wide line: a look in
-// vain costs about a third of what it saves for a host. Otherwise it is nil.
+// FirstHosts is the hash of hosts if an entry should ask it itself: if it has a filter of its own, or if many addresses that pass the
+// bitmap are hosts in wide lines. A look in vain costs about a third of what it saves for a host. Otherwise it is nil.
 func (t *Table4) FirstHosts() *Hosts4 {
 	const linesPerHost = 4
-	if !t.FilterHosts || t.behind || t.Hosts.Narrow > 0 || t.Hosts.Wide == 0 || t.Lines > linesPerHost*t.Hosts.Count {
-		return nil
+	wide := t.Hosts.Wide > 0 && t.Hosts.Narrow == 0
+	if t.Hosts.Filter > 0 || t.FilterHosts && !t.behind && wide && t.Lines <= linesPerHost*t.Hosts.Count {
+		return &t.Hosts
 	}
-	return &t.Hosts
+	return nil
 }
 
 // planFilter chooses what the filter is for, and the size of its blocks.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -78,6 +79,7 @@ func TestClassLookup(t *testing.T) {
 	all := []lists{
 		{1_350_000, 1, 0}, // so full that lines overflow
 		{150_000, 2, 0},
+		{250_000, 2, 1 << 12}, // a filter of hosts beside the bitmap of networks
 	}
 	for _, n := range []int{1, 10, 1000} {
 		all = append(all, lists{n, 1, 0}, lists{n, 2, 0}, lists{n, 2, 4})
@@ -158,6 +160,11 @@ func checkClasses(t *testing.T, r *rand.Rand, dir string, n int) {
 		}
 		meaning[class] = in
 	}
+	var packets strings.Builder
+	for i, a := range ask[:6000] {
+		fmt.Fprintf(&packets, "udp %s:7 > 10.0.0.1:%d\n", addrOf(a), 1+i/6%len(sets))
+	}
+	s.agreeOnce(t, framesOf(t, packets.String())) // the entry looks up sources itself
 	seen := map[int]bool{}
 	for class, in := range meaning {
 		if seen[in] {

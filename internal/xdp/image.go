@@ -75,6 +75,7 @@ const (
 	Full4        = "full4"
 	Hosts4       = "hosts4"
 	HostClasses4 = "host_classes4"
+	HostsFound   = "hosts4_found" // by CPU: whether the last source was a listed host
 	Buckets6     = "buckets6"
 	Dynamic      = "dynamic"
 

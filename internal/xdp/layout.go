@@ -73,6 +73,7 @@ const (
 	AnswerInEntry  = "answer_in_entry"  // answers a question that the entry has decided
 	Class4         = "class4"           // the class of an IPv4 address in host byte order
 	Class4InFilter = "class4_in_filter" // of one that the map Filter4 may have
+	Class4OfHost   = "class4_of_host"   // of a listed host, by its number (addrs.Hosts4)
 	Class6         = "class6"           // of an IPv6 address, in two halves in host byte order
 	ChargeHash     = "charge_hash"      // whether a limit is exceeded: by the hash of the prefixes, and what the limit says
 	FindOpenFlow4  = "find_open_flow4"  // whether a TCP connection, by two IPv4 addresses in one word and its ports, has one of some states

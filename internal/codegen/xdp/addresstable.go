@@ -13,7 +13,7 @@ func (a *addresses) table4(p *component) {
 	}
 	h := &t.Hosts
 	p.constants["filter4_shift"] = uint32(t.Shift)
-	p.constants["filter4_mask"] = uint32(max(t.FilterBytes()/8-1, 0))
+	p.constants["filter4_mask"] = filter4Mask(t)
 	p.constants["filter4_hosts"] = t.FilterHosts
 	p.constants["have_background4"] = t.HasBackground()
 	p.constants["have_lines4"] = t.Lines > 0
@@ -23,8 +23,7 @@ func (a *addresses) table4(p *component) {
 	p.constants["hosts4_wide"] = uint32(h.Wide)
 	p.constants["hosts4_class"] = uint32(h.Class)
 	p.constants["hosts4_filter"] = uint32(h.Filter)
-	// The filter follows the last lookup. If each packet looks up both addresses, the last lookup predicts nothing.
-	p.constants["hosts4_follow"] = h.Follow() && a.srcClass != a.dstClass
+	p.constants["hosts4_follow"] = a.follow4(t)
 	shape := func(name string, size, entries int) {
 		if entries > 0 {
 			p.shapes[name] = xdp.Shape{ValueSize: uint32(size), Entries: uint32(entries)}
@@ -50,6 +49,14 @@ func (a *addresses) table4(p *component) {
 			HostFilter:  memory[xdp.HostFilter4],
 		})
 	})
+}
+
+// filter4Mask is the mask of the index of a word of the bitmap, 0 if there is none.
+func filter4Mask(t *addrs.Table4) uint32 { return uint32(max(t.FilterBytes()/8-1, 0)) }
+
+// follow4 reports whether the filter of hosts follows the last lookup. If each packet looks up both addresses, that predicts nothing.
+func (a *addresses) follow4(t *addrs.Table4) bool {
+	return t.Hosts.Follow() && a.srcClass != a.dstClass
 }
 
 // oneIf is the number of entries of a map that exists only if it is needed.

@@ -3,6 +3,7 @@ package xdp
 import (
 	"math/bits"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/codegen/xdp/entry"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -39,14 +40,7 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		in.Constants = xdp.ConstantOffsets("limit_keys", "limit_mix")
 	}
 	if t := a.table.V4; !t.Empty() {
-		in.Filter4 = &entry.Filter4{Shift: t.Shift}
-		for _, bytes := range t.FirstBytes() {
-			in.Filter4.FirstBytes = append(in.Filter4.FirstBytes, ir.Range{First: uint32(bytes[0]), Last: uint32(bytes[1])})
-		}
-		if t.FilterHosts {
-			in.Filter4.Mask = uint32(t.FilterBytes()/8 - 1)
-			in.Filter4.Hosts = t.FirstHosts()
-		}
+		in.Filter4 = a.filter4(t)
 	}
 	e := entry.Generate(in)
 	out.Entry = e.Insns
@@ -68,4 +62,13 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		})
 	}
 	return part
+}
+
+// filter4 says how the entry finds out that an IPv4 source has no class.
+func (a *addresses) filter4(t *addrs.Table4) *entry.Filter4 {
+	f := &entry.Filter4{Shift: t.Shift, Mask: filter4Mask(t), All: t.FilterHosts, Hosts: t.FirstHosts(), Follow: a.follow4(t)}
+	for _, bytes := range t.FirstBytes() {
+		f.FirstBytes = append(f.FirstBytes, ir.Range{First: uint32(bytes[0]), Last: uint32(bytes[1])})
+	}
+	return f
 }

@@ -44,14 +44,17 @@ type Classes interface {
 	Count() int
 }
 
-// Filter4 is a bitmap of IPv4 addresses, with a bit for each block of 2^Shift addresses, which is clear if all of them
-// have class 0.
+// Filter4 says which IPv4 addresses may have a class other than 0.
 type Filter4 struct {
+	// A bitmap with a bit for each block of 2^Shift addresses, which is clear if all of them have class 0.
 	Shift int
-	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
+	Mask  uint32 // of the index of a 64-bit word; 0: there is no bitmap
+	All   bool   // whether it is for all addresses; if not, the hash of hosts has others
 
-	// Hosts is where a source that the bitmap may have is looked for first, nil: nowhere.
-	Hosts *addrs.Hosts4
+	// Hosts is a hash of addresses that the entry asks itself, nil: none. With a filter of its own it has all addresses that are not in the
+	// bitmap; otherwise a source that the bitmap may have is looked for there first.
+	Hosts  *addrs.Hosts4
+	Follow bool // whether that filter is for CPUs whose last source was not a listed host
 
 	FirstBytes []ir.Range // all addresses of other classes begin with a byte of these ranges, which are normalized
 }
