@@ -13,28 +13,31 @@ type blockSpan struct {
 	runs       []run
 }
 
-// blockSpans yields all /24s from the first to the last that is not of class 0, in ascending order without gaps.
-func blockSpans(runs []run, yield func(blockSpan)) {
+// blockSpans yields all /24s with any class but 0, in ascending order, and to gap those of class 0 between and before them.
+func blockSpans(runs []run, yield func(blockSpan), gap func(first, end uint32)) {
 	for at := uint32(0); len(runs) > 0; {
 		r := runs[0]
-		start := uint64(at) << 8
-		switch first, end := uint32(r.first>>8), uint32((uint64(r.last)+1)>>8); {
-		case first > at:
-			yield(blockSpan{first: at, end: first})
+		if first := r.first >> 8; first > at {
+			gap(at, first)
 			at = first
-		case uint64(r.first) <= start && end > at:
+		}
+		if end := uint32((uint64(r.last) + 1) >> 8); r.first <= at<<8 && end > at {
 			yield(blockSpan{first: at, end: end, class: r.class})
 			at = end
-		default:
+		} else {
 			n := reaching(runs, at)
 			yield(blockSpan{first: at, end: at + 1, runs: runs[:n]})
 			at++
+			runs = runs[n-1:] // only the last may reach beyond
 		}
-		for len(runs) > 0 && uint64(runs[0].last) < uint64(at)<<8 {
+		if uint64(runs[0].last) < uint64(at)<<8 {
 			runs = runs[1:]
 		}
 	}
 }
+
+// noGap is for those who do not ask for /24s of class 0.
+func noGap(first, end uint32) {}
 
 // reaching counts the leading runs that have addresses in the /24; the first one does.
 func reaching(runs []run, block uint32) int {
@@ -98,7 +101,10 @@ func (s blockSpan) listed() (n uint32) {
 
 // planner chooses the background of one /16 at a time.
 type planner struct {
-	table   *Table4
+	table      *Table4
+	fullBlocks int // /24s that need one, of all /16s so far
+	allHosts   int // those of no line, of all /16s so far
+
 	net     uint32
 	uniform [256]uint16 // class of each /24 that is not mixed
 	mixed   [4]uint64   // a bit per /24 that needs a line
@@ -109,24 +115,27 @@ type planner struct {
 	full   int       // of them that would need a full block
 }
 
-// planBlocks decides which /24s get a line, and counts those that need a full block.
-func (t *Table4) planBlocks() {
-	p := planner{table: t}
-	blockSpans(t.runs, func(s blockSpan) {
+// planBlocks decides which /24s of the runs get a line, and counts those that need a full block, and the hosts of those that do not.
+func (t *Table4) planBlocks(runs []run) (full, hosts int) {
+	p := planner{table: t, net: runs[0].first >> 16}
+	blockSpans(runs, func(s blockSpan) {
+		p.enter(s.first >> 8)
 		if s.runs == nil {
 			p.addUniform(s)
-			return
+		} else {
+			p.addMixed(s)
 		}
-		p.enter(s.first >> 8)
-		p.addMixed(s)
-	})
+	}, noGap)
 	p.finish()
+	return p.fullBlocks, p.allHosts
 }
 
 func (p *planner) addMixed(s blockSpan) {
 	full := 0
-	if _, _, ok := s.classes(); !ok {
-		full = 1
+	if len(s.runs) > 1 {
+		if _, _, ok := s.classes(); !ok {
+			full = 1
+		}
 	}
 	at, bit := s.first>>6&3, uint64(1)<<(s.first&63)
 	if n := s.listed(); n <= sparse {
@@ -136,13 +145,10 @@ func (p *planner) addMixed(s blockSpan) {
 		return
 	}
 	p.mixed[at] |= bit
-	p.table.FullBlocks += full
+	p.fullBlocks += full
 }
 
 func (p *planner) addUniform(s blockSpan) {
-	if s.class == 0 {
-		return
-	}
 	for at := s.first; at < s.end; {
 		p.enter(at >> 8)
 		end := min(s.end, at&^0xff+256)
@@ -175,14 +181,17 @@ func (p *planner) finish() {
 	}
 	if p.table.background[p.net] == 0 {
 		copy(p.table.sparse[p.net*4:], p.sparse[:])
-		p.table.Hosts.Count += p.hosts
+		p.allHosts += p.hosts
 	} else {
 		for i := range present {
 			present[i] |= p.sparse[i]
 		}
-		p.table.FullBlocks += p.full
+		p.fullBlocks += p.full
 	}
-	*p = planner{table: p.table, net: p.net}
+	p.mixed, p.sparse, p.hosts, p.full = [4]uint64{}, [4]uint64{}, 0, 0
+	if p.listed {
+		p.uniform, p.listed = [256]uint16{}, false
+	}
 }
 
 // chooseBackground gives a line to every /24 of one class that is not the background's.

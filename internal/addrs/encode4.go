@@ -94,11 +94,12 @@ func (t *Table4) encodeBlocks(m V4Memory) {
 	}
 	t.encodeIndex(m.Index)
 	lines := lineWriter{present: t.present, lines: m.Lines, full: m.Full}
-	blockSpans(t.runs, func(s blockSpan) { // lines of /24s behind the last run are all zeros
+	// Lines of /24s behind the last run are all zeros.
+	blockSpans(t.runs, func(s blockSpan) {
 		if s.runs == nil || !t.isSparse(s.first) {
 			lines.span(s)
 		}
-	})
+	}, func(first, end uint32) { lines.uniform(first, end, 0) })
 }
 
 func (t *Table4) encodeFilter(filter []byte) {

@@ -7,21 +7,13 @@ import "iter"
 // costs two comparisons a key, so one long sequence among thousands of short ones is not slowed down by them.
 func merged[K any](n int, next func(seq int32, step int) (K, bool), less func(a, b K) bool) iter.Seq2[K, int32] {
 	return func(yield func(K, int32) bool) {
-		h := heads[K]{less: less}
-		for seq := range int32(n) {
-			if key, ok := next(seq, 0); ok {
-				h.heap = append(h.heap, head[K]{key, seq, 0})
-			}
-		}
-		for i := len(h.heap)/2 - 1; i >= 0; i-- {
-			h.sink(i)
-		}
+		h := newHeads(n, next, less)
 		for len(h.heap) > 0 {
 			top := &h.heap[0]
 			if !yield(top.key, top.seq) {
 				return
 			}
-			h.advance(next)
+			h.advance(1, next)
 		}
 	}
 }
@@ -38,10 +30,33 @@ type head[K any] struct {
 	step int
 }
 
-// advance replaces the top by its sequence's next key.
-func (h *heads[K]) advance(next func(seq int32, step int) (K, bool)) {
+func newHeads[K any](n int, next func(seq int32, step int) (K, bool), less func(a, b K) bool) *heads[K] {
+	h := &heads[K]{less: less}
+	for seq := range int32(n) {
+		if key, ok := next(seq, 0); ok {
+			h.heap = append(h.heap, head[K]{key, seq, 0})
+		}
+	}
+	for i := len(h.heap)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+	return h
+}
+
+// second is the least key of all sequences but the top's, or else the given one.
+func (h *heads[K]) second(none K) K {
+	for i := 1; i <= 2 && i < len(h.heap); i++ {
+		if i == 1 || h.less(h.heap[i].key, none) {
+			none = h.heap[i].key
+		}
+	}
+	return none
+}
+
+// advance replaces the top by its sequence's key so many steps on.
+func (h *heads[K]) advance(steps int, next func(seq int32, step int) (K, bool)) {
 	top := &h.heap[0]
-	top.step++
+	top.step += steps
 	key, ok := next(top.seq, top.step)
 	if ok {
 		top.key = key

@@ -1,5 +1,7 @@
 package addrs
 
+import "math"
+
 // run is a range of IPv4 addresses of one class, which is not 0.
 type run struct {
 	first, last uint32
@@ -9,16 +11,29 @@ type run struct {
 // sweep4 visits the borders of all ranges in ascending order and returns the ranges of equal class, sorted.
 func sweep4(sets []*Set, c *census) ([]run, error) {
 	s := sweeper4{census: c, runs: make([]run, 0, count(sets, func(s *Set) int { return len(s.v4) }))}
-	less := func(a, b uint64) bool { return a < b }
+	next := borders4(sets)
+	h := newHeads(len(sets), next, func(a, b uint64) bool { return a < b })
 	var at uint64
-	for border, set := range merged(len(sets), borders4(sets), less) {
-		if border != at {
+	for len(h.heap) > 0 {
+		top := h.heap[0]
+		if top.key != at {
 			if err := s.end(at); err != nil {
 				return nil, err
 			}
-			at = border
+			at = top.key
+			if top.step&1 == 0 {
+				n, err := s.alone(top.seq, sets[top.seq].v4[top.step/2:], h.second(math.MaxUint64))
+				if err != nil {
+					return nil, err
+				}
+				if n > 0 {
+					h.advance(2*n, next)
+					continue
+				}
+			}
 		}
-		c.toggle(set)
+		c.toggle(top.seq)
+		h.advance(1, next)
 	}
 	return s.runs, s.end(at)
 }
@@ -65,6 +80,30 @@ func (s *sweeper4) end(border uint64) error {
 	}
 	s.first, s.class = uint32(border), class
 	return nil
+}
+
+// alone enters the leading ranges of a set that end before the next border of any other set, and returns how many. Most ranges of a
+// long list do, and their two classes need not be looked up for each.
+func (s *sweeper4) alone(set int32, ranges []Range, border uint64) (n int, err error) {
+	if uint64(ranges[0].Last)+1 >= border {
+		return 0, nil
+	}
+	s.census.toggle(set)
+	inside, err := s.census.class()
+	s.census.toggle(set)
+	if err != nil {
+		return 0, err
+	}
+	for n < len(ranges) && uint64(ranges[n].Last)+1 < border {
+		r := ranges[n]
+		if s.class != 0 {
+			s.runs = append(s.runs, run{s.first, r.First - 1, s.class})
+		}
+		s.runs = append(s.runs, run{r.First, r.Last, inside})
+		s.first = r.Last + 1
+		n++
+	}
+	return n, nil
 }
 
 // classed6 is a prefix and the class of those of its addresses that no longer prefix covers.

@@ -2,7 +2,9 @@ package addrs
 
 import (
 	"math/bits"
+	"runtime"
 	"slices"
+	"sync"
 )
 
 // The parts of the IPv4 table whose size does not depend on the content, in bytes.
@@ -73,13 +75,28 @@ func newTable4(runs []run) *Table4 {
 		runs: runs, present: make([]uint64, blocks4/64), sparse: make([]uint64, blocks4/64),
 		background: make([]uint16, nets4),
 	}
-	t.planBlocks()
+	parts := partsOf(runs)
+	beside(len(parts), func(i int) {
+		p := &parts[i]
+		p.full, p.count = t.planBlocks(p.runs)
+	})
+	for i := range parts {
+		t.FullBlocks += parts[i].full
+		t.Hosts.Count += parts[i].count
+	}
 	for _, word := range t.present {
 		t.Lines += bits.OnesCount64(word)
 	}
 	t.behind = slices.ContainsFunc(t.background, func(class uint16) bool { return class != 0 })
-	t.hosts = make([]host, 0, t.Hosts.Count)
-	blockSpans(t.runs, t.part)
+	t.hosts = make([]host, t.Hosts.Count)
+	free := t.hosts
+	for i := range parts {
+		parts[i].hosts, free = free[:0:parts[i].count], free[parts[i].count:]
+	}
+	beside(len(parts), func(i int) { blockSpans(parts[i].runs, parts[i].sorter(t), noGap) })
+	for _, p := range parts {
+		t.blocks = append(t.blocks, p.blocks...)
+	}
 	t.planFilter()
 	t.Hosts.plan(t.hosts, !t.FilterHosts)
 	return t
@@ -94,6 +111,41 @@ func (t *Table4) FirstHosts() *Hosts4 {
 		return &t.Hosts
 	}
 	return nil
+}
+
+// part4 is a part of the table that is planned beside the others. No /16 is in two of them.
+type part4 struct {
+	runs   []run
+	full   int    // /24s that need a full block
+	count  int    // of hosts
+	hosts  []host // its share of Table4.hosts
+	blocks []run
+}
+
+// minPart is the least runs that are worth a part of their own.
+const minPart = 1 << 14
+
+// partsOf divides runs into as many parts as can be planned at a time.
+func partsOf(runs []run) (parts []part4) {
+	size := max(len(runs)/runtime.GOMAXPROCS(0), minPart)
+	for len(runs) > 0 {
+		n := min(size, len(runs))
+		for n < len(runs) && runs[n-1].last>>16 == runs[n].first>>16 {
+			n++
+		}
+		parts = append(parts, part4{runs: runs[:n]})
+		runs = runs[n:]
+	}
+	return parts
+}
+
+// beside runs n tasks at a time.
+func beside(n int, task func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { task(i) })
+	}
+	all.Wait()
 }
 
 // planFilter chooses what the filter is for, and the size of its blocks.
@@ -114,13 +166,14 @@ func (t *Table4) planFilter() {
 	}
 }
 
-// part adds what has classes to the blocks or to the hosts.
-func (t *Table4) part(s blockSpan) {
-	switch {
-	case s.runs != nil && t.isSparse(s.first):
-		t.hosts = s.appendHosts(t.hosts)
-	case s.class != 0 || s.runs != nil:
-		t.blocks = append(t.blocks, run{s.first << 8, s.end<<8 - 1, s.class})
+// sorter adds what has classes to the blocks or to the hosts.
+func (p *part4) sorter(t *Table4) func(blockSpan) {
+	return func(s blockSpan) {
+		if s.runs != nil && t.isSparse(s.first) {
+			p.hosts = s.appendHosts(p.hosts)
+			return
+		}
+		p.blocks = append(p.blocks, run{s.first << 8, s.end<<8 - 1, s.class})
 	}
 }
 

@@ -2,10 +2,12 @@ package addrs
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -355,6 +357,49 @@ func TestRealList(t *testing.T) {
 			if !slices.Contains(e.Members[e.lookup(addr4(r.First))], int32(i)) {
 				t.Fatalf("%s is not in set %d", addr4(r.First), i)
 			}
+		}
+	}
+}
+
+// TestTableOfManyRanges plans a table in several parts: long lists of hosts and of ranges of all lengths, which overlap.
+func TestTableOfManyRanges(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	r := rand.New(rand.NewPCG(15, 4))
+	var builders [3]Builder
+	var borders []uint32
+	for range 60_000 {
+		a := r.Uint32()
+		builders[0].v4 = append(builders[0].v4, Range{a, a})
+		first := r.Uint32()
+		last := min(uint64(first)+r.Uint64N(1<<r.IntN(20)), math.MaxUint32)
+		of := 1 + r.IntN(2)
+		builders[of].v4 = append(builders[of].v4, Range{first, uint32(last)})
+		borders = append(borders, a, a+1, first-1, first, uint32(last), uint32(last)+1, r.Uint32())
+	}
+	var sets []*Set
+	for i := range builders {
+		sets = append(sets, builders[i].Set())
+	}
+	table, err := Build(sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.V4.Lines == 0 || table.V4.FullBlocks == 0 || !table.V4.HasBackground() || table.V4.Hosts.Count < 10_000 {
+		t.Fatalf("%d lines, %d full blocks, background %t, %d hosts: all should occur",
+			table.V4.Lines, table.V4.FullBlocks, table.V4.HasBackground(), table.V4.Hosts.Count)
+	}
+	e := encode(t, table)
+	e.checkMembers(t)
+	for _, n := range borders {
+		a := addr4(n)
+		var want []int32
+		for i, s := range sets {
+			if s.Contains(a) {
+				want = append(want, int32(i))
+			}
+		}
+		if got := e.Members[e.lookup(a)]; !slices.Equal(got, want) {
+			t.Fatalf("%s has the class of sets %v, but is in %v", a, got, want)
 		}
 	}
 }
