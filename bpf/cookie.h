@@ -189,7 +189,9 @@ static __always_inline struct siphash hash_addresses(const struct ends *e, const
 static __always_inline __u32 cookie_mac(const struct ends *e, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
 	bool old = slot << SLOT_SHIFT < syn_keys.rotated;
-	struct siphash h = hash_addresses(e, old ? syn_keys.previous : syn_keys.present);
+	/* Hidden, or LLVM chooses for each half of the key anew. */
+	const __u64 *key = hidden(old ? &syn_keys.previous[0] : &syn_keys.present[0]);
+	struct siphash h = hash_addresses(e, key);
 	__u32 addresses = e->v6 ? 32 : 8; /* bytes */
 
 	siphash13_add(&h, (__u64)isn << 32 | e->ports);
@@ -246,11 +248,11 @@ static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
 
 /*
  * The sequence number of the SYN-ACK to a SYN with sequence number isn. Removes from o the options that cannot be
- * offered. If the SYN has timestamps, sets o->tsval to the timestamp of the SYN-ACK.
+ * offered. now is the time of the packet. If the SYN has timestamps, sets o->tsval to the timestamp of the SYN-ACK.
  */
-static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_options *o)
+static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_options *o, __u64 now)
 {
-	__u64 now = tick_of(p), slot = now >> SLOT_SHIFT;
+	__u64 slot = now >> SLOT_SHIFT;
 	struct ends e = ends_of(p);
 	__u32 said;
 
@@ -265,7 +267,7 @@ static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_o
 /* The same as a global function, like flow_state(). */
 __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 {
-	return p && o ? cookie_of(p, isn, o) : 0;
+	return p && o ? cookie_of(p, isn, o, tick_of(p)) : 0;
 }
 
 /* The encoded options of a cookie: the timestamp, or the lower bits of the sequence number. */

@@ -228,7 +228,8 @@ int floodwall(struct xdp_md *ctx)
 		       charge_hash(0, 0, 0, 0, 0);
 		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
 		used += decide_known(ctx, 0, 0, 0) + decide_unknown(ctx, 0, 0, 0);
-		used += protect_segment(ctx, 0, 0) + answer_usual_syn(ctx, 0, 0, 0) + answer_plain_syn(ctx, 0, 0, 0);
+		used += protect_segment(ctx, 0, 0) + answer_usual_syn(ctx, 0, 0, 0, 0) +
+			answer_plain_syn(ctx, 0, 0, 0, 0);
 		used += sample_traffic(ctx, 0);
 		return answer_in_entry(ctx, used);
 	}

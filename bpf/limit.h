@@ -17,8 +17,8 @@
  *
  * Several CPUs: a word changes only by compare and exchange, from what the decision was made by. Whoever loses looks
  * again, and the winner's charge counts. Two CPUs that miss the same prefix at once mostly want the same slot, and the
- * loser finds the prefix there. If not, the prefix has two words: the greater debt counts and is charged, the other runs
- * out, and one packet more has passed than should.
+ * loser finds the prefix there. If not, the prefix has two words: the first counts and is charged, the other runs out, and
+ * one packet more has passed than should.
  */
 #pragma once
 
@@ -200,28 +200,43 @@ static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charg
 	return false;
 }
 
-/* Finds the slot of a tag, the one with the greater debt if there are two. Returns LIMIT_SLOTS if there is none. */
+/*
+ * Finds the first slot of a tag, and its debt, 0 if there is none. Returns the slot, or LIMIT_SLOTS if there is none. A
+ * word with the tag is less than 2^TIME_BITS ahead of the tag alone, which costs fewer instructions than to take it apart.
+ */
 static __always_inline __u64 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
 {
-	__u64 found = LIMIT_SLOTS;
+	__u64 tag = c->tag << TIME_BITS, beyond = hidden(1ULL << TIME_BITS), at;
 
+	*debt = opaque(0);
 #pragma unroll
-	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
-		__u64 w = read_once(&b->slot[i]), d;
+	for (at = 0; at < LIMIT_SLOTS; at++) {
+		__u64 time = hidden(read_once(&b->slot[at]) - tag);
 
-		if (w >> TIME_BITS != c->tag)
-			continue;
-		d = debt_of(w, c->now);
-		if (d < *debt)
-			continue;
-		found = i;
-		*word = w;
-		*debt = d;
+		if (time < beyond) {
+			*word = tag + time;
+			*debt = debt_of(*word, c->now);
+			break;
+		}
 	}
-	return opaque(found);
+	return opaque(at);
 }
 
-/* The first idle slot, or else the slot with the least debt. */
+/* Finds the first slot without debt. Returns LIMIT_SLOTS if there is none. */
+static __always_inline __u64 find_idle(struct limit_bucket *b, __u64 now, __u64 *word)
+{
+	__u64 at;
+
+#pragma unroll
+	for (at = 0; at < LIMIT_SLOTS; at++) {
+		*word = read_once(&b->slot[at]);
+		if (!debt_of(*word, now))
+			break;
+	}
+	return opaque(at);
+}
+
+/* The slot with the least debt. */
 static __always_inline __u64 find_victim(struct limit_bucket *b, __u64 now, __u64 *word, __u64 *debt)
 {
 	__u64 found = 0;
@@ -236,8 +251,6 @@ static __always_inline __u64 find_victim(struct limit_bucket *b, __u64 now, __u6
 		found = i;
 		*word = w;
 		*debt = d;
-		if (!d)
-			break;
 	}
 	return opaque(found);
 }
@@ -253,7 +266,7 @@ static __always_inline void count_eviction(__u32 number)
 /* Charges a packet to its prefix unless the debt would exceed the burst. Returns an enum outcome. */
 static __always_inline __u32 try_charge(struct limit_bucket *b, struct charge *c)
 {
-	__u64 word = 0, debt = opaque(0), forgiven = 0, next;
+	__u64 word, debt, forgiven = 0, next, old;
 	__u64 at;
 
 	at = find_debt(b, c, &word, &debt);
@@ -262,9 +275,14 @@ static __always_inline __u32 try_charge(struct limit_bucket *b, struct charge *c
 	if (!c->keep)
 		return CHARGED;
 	if (at == LIMIT_SLOTS)
+		at = find_idle(b, c->now, &word);
+	if (at == LIMIT_SLOTS)
 		at = find_victim(b, c->now, &word, &forgiven);
 	next = c->tag << TIME_BITS | ((c->now + debt + c->cost) & TIME_MASK);
-	if (at >= LIMIT_SLOTS || __sync_val_compare_and_swap(&b->slot[at], word, next) != word)
+	if (at >= LIMIT_SLOTS)
+		return OVERTAKEN;
+	old = __sync_val_compare_and_swap(&b->slot[at], word, next);
+	if (hidden(old) != word)
 		return OVERTAKEN;
 	if (forgiven)
 		count_eviction(c->limit);
@@ -443,7 +461,7 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 /* Reduces the debt of a prefix by a charge, to 0 at least. Returns an enum outcome. A global function, like charge(). */
 __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 {
-	__u64 word = 0, debt = opaque(0), left;
+	__u64 word, debt, left;
 	__u64 at;
 
 	if (!b || !c)

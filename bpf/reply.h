@@ -119,20 +119,24 @@ static __always_inline bool is_to_group(struct ethernet *eth)
 	return eth->destination[0] & bpf_htons(0x0100);
 }
 
-/* Swaps the MAC addresses. Returns false for a frame to a group address, which cannot be the source of an answer. */
-static __always_inline bool return_ethernet(struct ethernet *eth)
+/* Swaps the MAC addresses of a frame that is not to a group. */
+static __always_inline void swap_ethernet(struct ethernet *eth)
 {
-	__be32 *source = (void *)eth->source, *destination = (void *)eth->destination, client;
-	__be16 rest;
+	__be32 *source = (void *)eth->source, *destination = (void *)eth->destination, client = *source;
+	__be16 rest = eth->source[2];
 
-	if (is_to_group(eth))
-		return false;
-	client = *source;
-	rest = eth->source[2];
 	*source = *destination;
 	eth->source[2] = eth->destination[2];
 	*destination = client;
 	eth->destination[2] = rest;
+}
+
+/* The same. Returns false for a frame to a group address, which cannot be the source of an answer. */
+static __always_inline bool return_ethernet(struct ethernet *eth)
+{
+	if (is_to_group(eth))
+		return false;
+	swap_ethernet(eth);
 	return true;
 }
 

@@ -144,14 +144,21 @@ static __always_inline void put_word(struct writer *w, __u32 word)
 	w->sum += bpf_htonl(word);
 }
 
-static __always_inline void put_address(struct writer *w, struct address a, bool v6)
+/* Swaps the addresses of an IP header, which are next to each other. They stay in network byte order. */
+static __always_inline void swap_addresses(struct writer *w, struct iphdr *ip, bool v6)
 {
-	if (v6) {
-		put_word(w, a.hi >> 32);
-		put_word(w, a.hi);
-		put_word(w, a.lo >> 32);
+	__be32 *addresses = v6 ? (void *)&((struct ipv6hdr *)ip)->saddr : (void *)&ip->saddr;
+	const __u32 words = v6 ? 4 : 1;
+
+#pragma unroll
+	for (__u32 i = 0; i < words; i++) {
+		__be32 client = addresses[i], service = addresses[words + i];
+
+		addresses[i] = service;
+		addresses[words + i] = client;
+		w->sum += (__u64)client + service;
 	}
-	put_word(w, a.lo);
+	w->at += 2 * words;
 }
 
 /* The size of the TCP options in bytes. Each option is padded to 32-bit words, for which the SYN's own had space too. */
@@ -202,7 +209,7 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 	put_word(w, a->seq);
 	put_word(w, a->ack);
 	put_word(w, size / 4 << 28 | flags << 16 | (a->window & 0xffff));
-	put_word(w, 0); /* the checksum, set when all is summed up */
+	w->at++; /* the checksum, set when all is summed up */
 	put_options(w, &a->options);
 	w->sum += bpf_htonl(IPPROTO_TCP) + (__u64)bpf_htonl(size);
 }
@@ -217,11 +224,10 @@ static __always_inline void put_syn_ack(struct writer *w, struct iphdr *ip, stru
 	__u64 ip_sum = put_ip(w, v6, size);
 
 	w->sum = 0;
-	put_address(w, p->dst, v6);
-	put_address(w, p->src, v6);
+	swap_addresses(w, ip, v6);
 	ip_sum += w->sum;
 	put_tcp(w, p, a, size);
-	tcp->check = checksum(w->sum);
+	*(__u32 *)&tcp->check = checksum(w->sum); /* and the urgent pointer, 0 */
 	if (!v6)
 		ip->check = checksum(ip_sum);
 }

@@ -135,7 +135,7 @@ static __always_inline void answer_usual_options(struct packet *p, struct segmen
 {
 	__u32 isn = bpf_ntohl(g->tcp->seq), tsval = a->options.tsval;
 
-	a->seq = cookie_of(p, isn, &a->options);
+	a->seq = cookie_of(p, isn, &a->options, p->now);
 	announce(&a->options, p, pr, tsval);
 	a->ack = isn + 1;
 	a->window = pr->window;
@@ -166,22 +166,26 @@ static __always_inline bool is_over_limits(struct protection *pr, struct packet 
 }
 
 /* Answers a SYN with timestamps, as Linux sends it, or one without. v6 and stamped are constants. */
-static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stamped, __u32 decision, __u32 number)
+static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stamped, __u32 decision,
+					struct protection_state *s, struct protection *pr)
 {
-	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
-	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct usual_options *options = NULL;
 	struct syn_ack a = {};
 	struct packet p = {};
 	struct segment g;
 
-	if (!s || !pr || !read_segment(&g, data, end, v6))
+	if (!read_segment(&g, data, end, v6))
 		return SYN_OTHER;
-	if (stamped)
+	if (stamped) {
 		options = usual_options_of(&g, end);
+		if (!options)
+			return SYN_OTHER;
+	} else if (!read_plain(&g, end, &a.options)) {
+		return SYN_OTHER;
+	}
 	p.now = coarse_time();
-	if ((stamped ? !options : !read_plain(&g, end, &a.options)) || !answers_surely(pr, s, p.now))
+	if (!answers_surely(pr, s, p.now))
 		return SYN_OTHER;
 	read_usual_packet(&p, &g, data, end, v6);
 	if (is_no_source(&p) || !is_surely_new(&p) || is_to_group(data))
@@ -192,7 +196,7 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stampe
 		count_outcome(&p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	return_ethernet(data);
+	swap_ethernet(data);
 	if (stamped)
 		read_usual(options, &a.options);
 	answer_usual_options(&p, &g, &a, pr, v6, stamped);
@@ -200,17 +204,23 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stampe
 }
 
 /*
- * Answers a SYN without other flags to a service with METHOD_HOST, and counts it. decision is as for protect_segment(),
- * number that of the protection. Returns an enum xdp_action, or SYN_OTHER. answer_usual_syn() is for SYNs with the options
- * of Linux and Android, answer_plain_syn() for shorter ones. Both are global functions.
+ * Answers a SYN without other flags to a service with METHOD_HOST, and counts it. decision is as for protect_segment(). s
+ * and pr are the state and the configuration of the protection; the verifier assumes that they may be null. Returns an enum
+ * xdp_action, or SYN_OTHER. answer_usual_syn() is for SYNs with the options of Linux and Android, answer_plain_syn() for
+ * shorter ones. Both are global functions.
  */
-__noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, __u32 number)
+__noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, struct protection_state *s,
+				struct protection *pr)
 {
-	return v6 ? answer_usual(ctx, true, true, decision, number) : answer_usual(ctx, false, true, decision, number);
+	if (!s || !pr)
+		return SYN_OTHER;
+	return v6 ? answer_usual(ctx, true, true, decision, s, pr) : answer_usual(ctx, false, true, decision, s, pr);
 }
 
-__noinline int answer_plain_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, __u32 number)
+__noinline int answer_plain_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, struct protection_state *s,
+				struct protection *pr)
 {
-	return v6 ? answer_usual(ctx, true, false, decision, number)
-		  : answer_usual(ctx, false, false, decision, number);
+	if (!s || !pr)
+		return SYN_OTHER;
+	return v6 ? answer_usual(ctx, true, false, decision, s, pr) : answer_usual(ctx, false, false, decision, s, pr);
 }

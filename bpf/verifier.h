@@ -30,17 +30,20 @@ static __always_inline __u32 known_length(__u32 length, __u32 most)
 	return (length & (most - 1)) + 1;
 }
 
+/* A value of which LLVM knows nothing. The verifier knows what it knew. */
+#define hidden(value)                          \
+	({                                     \
+		typeof(value) known = (value); \
+		asm("" : "+r"(known));         \
+		known;                         \
+	})
+
 /*
  * The first element of a global table whose size depends on the policy. In C it is declared small, and the loader sets
- * the size; the asm hides the declared size from LLVM. The address of a global is a constant in the program, while a
+ * the size, so it is hidden from LLVM. The address of a global is a constant in the program, while a
  * map lookup costs a call or a bounds check. The verifier compares the bounds of an index with the loader's size.
  */
-#define table(global)                                  \
-	({                                             \
-		typeof(&(global)[0]) start = (global); \
-		asm("" : "+r"(start));                 \
-		start;                                 \
-	})
+#define table(global) hidden(&(global)[0])
 
 /* A read that the compiler neither repeats nor removes, because another CPU may write at the same time. */
 static __always_inline __u64 read_once(__u64 *word)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -160,5 +161,40 @@ func TestUsualSYNKnown(t *testing.T) {
 		both(xdpDrop, "limited 1", other(r.client, 6001)) // the prefix has had ten
 		both(xdpTX, "answered 1", other(map[bool]string{true: "203.0.113.9", false: "2001:db8:9::9"}[r.server == routes[0].server], 6002))
 		both(xdpDrop, "limited 1", other(map[bool]string{true: "203.0.114.9", false: "2001:db8:a::9"}[r.server == routes[0].server], 6003))
+	}
+}
+
+// TestUsualSYNOfEach has SYNs to two services answered, each by its own protection: only that of the second has a limit.
+func TestUsualSYNOfEach(t *testing.T) {
+	t.Parallel()
+	defer testutil.OnOneCPU(t)()
+	limited := always()
+	limited.Service, limited.Limits = "second", []int{0}
+	program := protecting(always(), ir.Limit{Rule: "second:syn", Rate: 1, Per: day, Burst: 4})
+	limited.Ports = []ir.Range{{First: 443, Last: 443}}
+	program.Protections[0].Ports = []ir.Range{{First: 80, Last: 80}}
+	program.Protections = append(program.Protections, limited)
+	program.Rules = nil
+	for i := range program.Protections {
+		p := &program.Protections[i]
+		program.Rules = append(program.Rules, ir.Rule{
+			Name: p.Service + ":syn", Verdict: ir.Pass, Protect: i + 1, Match: []ir.Match{{Field: packet.DPort, Values: p.Ports}},
+		})
+	}
+	s := loadShield(t, program)
+	s.wire = true
+	first := s.slots
+	for _, options := range []string{linux.options(), windowsOptions} { // both of two SYNs count for the limit
+		for i, port := range []uint16{80, 443} {
+			for n := range s.slots {
+				s.slots[n] = first[n] + uint32(i*int(ir.NumOutcomes))
+			}
+			line := fmt.Sprintf("tcp 198.51.100.1:4000 > 192.0.2.1:%d S tcpopts=%s", port, options)
+			s.must(xdpTX, "answered 1", "%s", line) // from now on cookies are on
+			s.must(xdpTX, "answered 1", "%s", line)
+			if options == windowsOptions && port == 443 {
+				s.must(xdpDrop, "limited 1", "%s", line)
+			}
+		}
 	}
 }

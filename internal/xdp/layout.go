@@ -82,7 +82,7 @@ const (
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action
-	AnswerUsualSYN = "answer_usual_syn" // answers a usual SYN: context, family, decision, number of the protection; 0: it is for ProtectSegment
+	AnswerUsualSYN = "answer_usual_syn" // answers a usual SYN: context, family, decision, the elements of ProtectionStates and Protections; 0: it is for ProtectSegment
 	AnswerPlainSYN = "answer_plain_syn" // the same for one whose header is shorter than theirs
 	IsMember       = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )

@@ -68,10 +68,10 @@ func (s *section) usualSYN(protection int, decision uint32) {
 	other, plain, asked := s.newLabel(), s.newLabel(), s.newLabel()
 	s.flags(asm.R1)
 	s.Add(asm.JNE.Imm(asm.R1, flagsSYN, other))
+	s.ofProtection(protection, other)
 	s.protectAs(decision)
 	s.Add(
-		asm.Mov.Imm(asm.R4, int32(protection)),
-		asm.LoadMem(asm.R5, base, s.family.l4+offsetAt, asm.Byte), asm.JLT.Imm(asm.R5, usualHeader<<2, plain),
+		asm.LoadMem(asm.R0, base, s.family.l4+offsetAt, asm.Byte), asm.JLT.Imm(asm.R0, usualHeader<<2, plain),
 		asm.Call.Label(xdp.AnswerUsualSYN), asm.Ja.Label(asked),
 	)
 	s.Mark(plain)
@@ -79,6 +79,21 @@ func (s *section) usualSYN(protection int, decision uint32) {
 	s.Mark(asked)
 	s.Add(asm.JEq.Imm(asm.R0, 0, other), asm.Return())
 	s.Mark(other)
+}
+
+// ofProtection loads the addresses of the state and of the configuration of a protection into r4 and r5, or goes to otherwise.
+func (s *section) ofProtection(protection int, otherwise string) {
+	if len(s.Program.Protections) == 1 { // an array of one value needs no lookup
+		s.Add(
+			asm.LoadMapValue(asm.R4, 0, 0).WithReference(xdp.ProtectionStates), asm.LoadMapValue(asm.R5, 0, 0).WithReference(xdp.Protections),
+		)
+		return
+	}
+	const state = remaining // which calls preserve, and which is not needed any more
+	s.element(xdp.ProtectionStates, protection, otherwise)
+	s.Add(asm.Mov.Reg(state, asm.R0))
+	s.element(xdp.Protections, protection, otherwise)
+	s.Add(asm.Mov.Reg(asm.R4, state), asm.Mov.Reg(asm.R5, asm.R0))
 }
 
 // protectAs loads the arguments of functions that act for a protection: the context, the family and the decision.

@@ -20,7 +20,7 @@ const now = flow
 func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, known, unknown, other string) {
 	s.flowHash()
 	s.Add( // the bit of its bucket: find_open_flow() of bpf/flow.h
-		asm.Mov.Reg(asm.R1, flow), asm.And.Imm(asm.R1, int32(s.FlowMask)), asm.RSh.Imm(asm.R1, 6), asm.LSh.Imm(asm.R1, 3),
+		asm.Mov.Reg(asm.R1, flow), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, int32(s.FlowMask>>3&^7)),
 		asm.LoadMapValue(asm.R2, 0, 0).WithReference(xdp.FlowFilter), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
 		asm.RSh.Reg(asm.R2, flow), asm.JSet.Imm(asm.R2, 1, known),
 	)
@@ -29,7 +29,7 @@ func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, k
 		asm.FnJiffies64.Call(),
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference(xdp.Tick), asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord),
 		asm.JEq.Imm(asm.R3, 0, unknown),
-		asm.Xor.Reg(asm.R0, asm.R3), asm.And.Imm(asm.R0, 1<<xdp.TickBits-1), asm.JNE.Imm(asm.R0, 0, unknown),
+		asm.Xor.Reg(asm.R0, asm.R3), asm.JSet.Imm(asm.R0, 1<<xdp.TickBits-1, unknown),
 	)
 	s.Add( // cookie_may_come() of bpf/cookie.h
 		asm.Mov.Reg(asm.R1, flow), asm.And.Imm(asm.R1, xdp.SentNotes-1),
