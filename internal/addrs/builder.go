@@ -11,6 +11,7 @@ import (
 
 // Builder collects entries of a set, in any order and overlapping as they may.
 type Builder struct {
+	hosts   []uint32 // of a list: IPv4 addresses, which take half the memory of ranges and are sorted in half the time
 	v4      []Range
 	v6      []prefix6
 	entries int
@@ -65,15 +66,20 @@ func checkRange(first, last netip.Addr) error {
 
 // Set returns the set of all entries and empties the builder.
 func (b *Builder) Set() *Set {
-	s := &Set{v4: trim(joinRanges(sortRanges(b.v4))), v6: trim(aggregate(sortPrefixes(b.v6)))}
+	v4 := joinRanges(sortRanges(b.v4))
+	if len(b.hosts) > 0 {
+		v4 = joinHosts(sortHosts(b.hosts), v4)
+	}
+	s := &Set{v4: trim(v4), v6: trim(aggregate(sortPrefixes(b.v6)))}
 	*b = Builder{}
 	return s
 }
 
-// grow makes space for about that many more ranges and prefixes.
-func (b *Builder) grow(v4, v6 int) {
-	b.v4 = slices.Grow(b.v4, v4)
-	b.v6 = slices.Grow(b.v6, v6)
+// grow makes space for about so many times of what there is, besides that.
+func (b *Builder) grow(times float64) {
+	b.hosts = slices.Grow(b.hosts, int(times*float64(len(b.hosts))))
+	b.v4 = slices.Grow(b.v4, int(times*float64(len(b.v4))))
+	b.v6 = slices.Grow(b.v6, int(times*float64(len(b.v6))))
 }
 
 // block4 is the addresses that share the first bits of a.
@@ -86,12 +92,33 @@ func block4(a uint32, bits int) Range {
 func joinRanges(ranges []Range) []Range {
 	out := ranges[:0]
 	for _, r := range ranges {
-		n := len(out)
-		if n == 0 || uint64(r.First) > uint64(out[n-1].Last)+1 {
-			out = append(out, r)
-			continue
+		out = appendRange(out, r)
+	}
+	return out
+}
+
+// appendRange appends a range that begins no earlier than the last one.
+func appendRange(to []Range, r Range) []Range {
+	n := len(to)
+	if n == 0 || uint64(r.First) > uint64(to[n-1].Last)+1 {
+		return append(to, r)
+	}
+	to[n-1].Last = max(to[n-1].Last, r.Last)
+	return to
+}
+
+// joinHosts joins sorted hosts with ranges that are sorted and disjoint.
+func joinHosts(hosts []uint32, ranges []Range) []Range {
+	out := make([]Range, 0, len(hosts)+len(ranges))
+	for _, h := range hosts {
+		for len(ranges) > 0 && ranges[0].First <= h {
+			out = appendRange(out, ranges[0])
+			ranges = ranges[1:]
 		}
-		out[n-1].Last = max(out[n-1].Last, r.Last)
+		out = appendRange(out, Range{h, h})
+	}
+	for _, r := range ranges {
+		out = appendRange(out, r)
 	}
 	return out
 }

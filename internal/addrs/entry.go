@@ -98,6 +98,40 @@ func fastLine(line []byte) (Range, bool) {
 	return block4(a, int(bits)), endsField(line[at:])
 }
 
+// plainHost reads a line that is an IPv4 address and nothing else, as most lines of the longest lists are. n is the length of the line
+// with its end; it is 0 when the line is another, or when so few bytes are left that the line could go on behind them.
+func plainHost(text []byte) (a uint32, n int) {
+	const longest = len("255.255.255.255\n")
+	if len(text) < longest {
+		return 0, 0
+	}
+	line := (*[longest]byte)(text)
+	at := 0
+	for part := range 4 {
+		first := line[at&(longest-1)] - '0'
+		number := uint32(first)
+		at++
+		digit := line[at&(longest-1)] - '0'
+		for end := at + 2; digit <= 9 && at < end; digit = line[at&(longest-1)] - '0' {
+			number = number*10 + uint32(digit)
+			at++
+			if first == 0 {
+				return 0, 0
+			}
+		}
+		separator := byte('.')
+		if part == 3 {
+			separator = '\n'
+		}
+		if first > 9 || number > 255 || digit+'0' != separator {
+			return 0, 0
+		}
+		a = a<<8 | number
+		at++
+	}
+	return a, at
+}
+
 // decimal reads a number of up to three digits without leading zeros. It returns the place behind it, or at when there
 // is no such number or it exceeds the limit.
 func decimal(line []byte, at int, limit uint32) (n uint32, next int) {

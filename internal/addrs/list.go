@@ -25,8 +25,11 @@ func ReadFile(path string, max int) (*Set, int, error) {
 	}
 	defer f.Close()
 	l := list{name: path, max: max}
-	if info, err := f.Stat(); err == nil {
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		l.size = info.Size()
+		if set, entries, ok := readParts(f, l.size, max); ok {
+			return set, entries, nil
+		}
 	}
 	return l.read(f)
 }
@@ -67,6 +70,8 @@ func (l *list) read(r io.Reader) (*Set, int, error) {
 func (l *list) lines(r io.Reader) error {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
+		known, _ := in.Peek(in.Buffered())
+		in.Discard(l.plainHosts(known))
 		line, err := in.ReadSlice('\n')
 		if err != nil && err != io.EOF {
 			if errors.Is(err, bufio.ErrBufferFull) {
@@ -80,6 +85,22 @@ func (l *list) lines(r io.Reader) error {
 		l.add(line)
 		if err == io.EOF {
 			return nil
+		}
+	}
+}
+
+// plainHosts reads the leading lines that are an IPv4 address and nothing else. It returns their length.
+func (l *list) plainHosts(text []byte) (read int) {
+	for {
+		a, n := plainHost(text[read:])
+		if n == 0 {
+			return read
+		}
+		read += n
+		l.line++
+		l.done += int64(n)
+		if l.count() {
+			l.builder.hosts = append(l.builder.hosts, a)
 		}
 	}
 }
@@ -143,7 +164,7 @@ func (l *list) estimate() {
 		rest = min(rest, float64(l.max)/sampleLines)
 	}
 	if rest > 0 {
-		l.builder.grow(int(rest*float64(len(l.builder.v4))), int(rest*float64(len(l.builder.v6))))
+		l.builder.grow(rest)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -16,6 +19,9 @@ import (
 func TestReadLine(t *testing.T) {
 	for _, row := range []struct{ line, want string }{
 		{"192.0.2.1", "192.0.2.1/32"},
+		{"0.0.0.0", "0.0.0.0/32"},
+		{"255.255.255.255", "255.255.255.255/32"},
+		{"10.2.30.4", "10.2.30.4/32"},
 		{"192.0.2.1\t7", "192.0.2.1/32"},
 		{"192.0.2.1 7", "192.0.2.1/32"},
 		{"  192.0.2.1  ", "192.0.2.1/32"},
@@ -44,8 +50,8 @@ func TestReadLine(t *testing.T) {
 		{"; 192.0.2.1", ""},
 		{"\r", ""},
 	} {
-		for _, end := range []string{"", "\n", "\r\n"} {
-			set, entries, err := Read(strings.NewReader(row.line+end), "list", 1)
+		for _, around := range [][2]string{{}, {"", "\n"}, {"", "\r\n"}, {"\n", "\n# so that more than a line is left\n"}} {
+			set, entries, err := Read(strings.NewReader(around[0]+row.line+around[1]), "list", 1)
 			if err != nil {
 				t.Errorf("%q: %v", row.line, err)
 				continue
@@ -69,6 +75,11 @@ func TestReadBadLine(t *testing.T) {
 		{"192.0.2", not + `"192.0.2"`},
 		{"192.0.2.", not + `"192.0.2."`},
 		{"192.0.2.256", not + `"192.0.2.256"`},
+		{"256.0.2.1", not + `"256.0.2.1"`},
+		{"192.0.2.00", not + `"192.0.2.00"`},
+		{"01.0.2.1", not + `"01.0.2.1"`},
+		{"192..2.1", not + `"192..2.1"`},
+		{".192.0.2.1", not + `".192.0.2.1"`},
 		{"192.0.2.1.5", not + `"192.0.2.1.5"`},
 		{"192.0.2.1234", not + `"192.0.2.1234"`},
 		{"192.0.2.01", not + `"192.0.2.01"`},
@@ -177,5 +188,67 @@ func TestReadFile(t *testing.T) {
 	}
 	if entries != n || prefixes != n {
 		t.Errorf("%d entries, %d prefixes, want %d", entries, prefixes, n)
+	}
+}
+
+// TestReadFileInParts compares files that are read in parts with the same lines read in one piece: the sets, and all that is wrong.
+func TestReadFileInParts(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	r := rand.New(rand.NewPCG(15, 5))
+	lines := []string{"\ufeff192.0.2.1"}
+	for range 250_000 {
+		a := addr4(r.Uint32())
+		switch r.IntN(12) {
+		case 0:
+			lines = append(lines, fmt.Sprintf("%s/%d", a, 8+r.IntN(25)))
+		case 1:
+			lines = append(lines, fmt.Sprintf("2001:db8:%x::/%d", r.IntN(1<<16), 40+r.IntN(89)))
+		case 2:
+			lines = append(lines, "# "+strings.Repeat("x", r.IntN(90)))
+		case 3:
+			lines = append(lines, a.String()+", with a comment\r")
+		case 4:
+			lines = append(lines, fmt.Sprintf("%s - %s", a, addr4(number4(a)|uint32(r.IntN(1<<12)))))
+		default:
+			lines = append(lines, a.String())
+		}
+	}
+	path := filepath.Join(t.TempDir(), "list")
+	for _, c := range []struct {
+		name, end string
+		bad       []int // lines
+		max       int
+	}{
+		{"good", "\n", nil, 0},
+		{"without an end of line", "", nil, 0},
+		{"bad line in the first part", "\n", []int{3}, 0},
+		{"bad lines in the last part", "\n", []int{200_000, 249_999}, 0},
+		{"many bad lines", "\n", []int{9, 10, 11, 12, 13, 14, 15, 16, 17, 120_000, 130_000, 250_000}, 0},
+		{"too many entries", "\n", nil, 200_000},
+		{"bad line beyond the most entries", "\n", []int{30, 249_000}, 200_000},
+		{"a line that is too long", strings.Repeat("x", maxLine+1), nil, 0},
+	} {
+		now := slices.Clone(lines)
+		for _, n := range c.bad {
+			now[n] = "bad"
+		}
+		text := strings.Join(now, "\n") + c.end
+		if len(text) < 4*minListPart {
+			t.Fatalf("%d bytes are too few", len(text))
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, entries, err := ReadFile(path, c.max)
+		want, wantEntries, wantErr := Read(strings.NewReader(text), path, c.max)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Errorf("%s: got %v\nwant %v", c.name, err, wantErr)
+		}
+		if entries != wantEntries || (got == nil) != (want == nil) || got != nil && !(got.Covers(want) && want.Covers(got) && got.Size() == want.Size()) {
+			t.Errorf("%s: another set with %d entries, want %d", c.name, entries, wantEntries)
+		}
+		if (c.bad != nil || c.max > 0 || c.end == strings.Repeat("x", maxLine+1)) != (err != nil) {
+			t.Errorf("%s: error %v", c.name, err)
+		}
 	}
 }

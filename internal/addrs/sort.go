@@ -17,6 +17,11 @@ func sortRanges(ranges []Range) []Range {
 	return radixSort(ranges, 32, func(r *Range) uint64 { return uint64(r.First) })
 }
 
+// sortHosts sorts addresses. The result may be other memory than the argument.
+func sortHosts(hosts []uint32) []uint32 {
+	return radixSort(hosts, 32, func(h *uint32) uint64 { return uint64(*h) })
+}
+
 // sortPrefixes sorts by address and length. The result may be other memory than the argument. The radix sort looks at
 // the first 44 bits, four digits, since few prefixes of a list share more.
 func sortPrefixes(prefixes []prefix6) []prefix6 {
