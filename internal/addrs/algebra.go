@@ -7,36 +7,18 @@ import (
 
 // Union returns the addresses that are in any of the sets.
 func Union(sets ...*Set) *Set {
-	switch n := len(sets); n {
+	switch len(sets) {
 	case 0:
 		return &Set{}
 	case 1:
 		return sets[0]
-	case 2:
-		a, b := sets[0], sets[1]
-		return &Set{
-			v4: trim(joinRanges(mergeSorted(a.v4, b.v4, func(a, b *Range) bool { return a.First < b.First }))),
-			v6: trim(aggregate(mergeSorted(a.v6, b.v6, func(a, b *prefix6) bool { return a.before(*b) }))),
-		}
-	default:
-		return Union(Union(sets[:n/2]...), Union(sets[n/2:]...))
 	}
-}
-
-// mergeSorted returns the items of both sorted lists, sorted, in memory of its own.
-func mergeSorted[T any](a, b []T, less func(a, b *T) bool) []T {
-	if len(a)+len(b) == 0 {
-		return nil
+	all := make([]Builder, len(sets))
+	for i, s := range sets {
+		all[i] = Builder{v4: s.v4, v6: s.v6}
 	}
-	out := make([]T, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		if less(&b[0], &a[0]) {
-			out, b = append(out, b[0]), b[1:]
-		} else {
-			out, a = append(out, a[0]), a[1:]
-		}
-	}
-	return append(append(out, a...), b...)
+	b := mergeBuilders(all)
+	return b.Set()
 }
 
 // Covers reports whether every address of t is in s.

@@ -66,13 +66,50 @@ func checkRange(first, last netip.Addr) error {
 
 // Set returns the set of all entries and empties the builder.
 func (b *Builder) Set() *Set {
-	v4 := joinRanges(sortRanges(b.v4))
+	b.sort()
+	v4 := b.v4
 	if len(b.hosts) > 0 {
-		v4 = joinHosts(sortHosts(b.hosts), v4)
+		v4 = joinHosts(b.hosts, v4)
 	}
-	s := &Set{v4: trim(v4), v6: trim(aggregate(sortPrefixes(b.v6)))}
+	s := &Set{v4: trim(v4), v6: trim(b.v6)}
 	*b = Builder{}
 	return s
+}
+
+// sort sorts the entries, and joins the ranges and the prefixes.
+func (b *Builder) sort() {
+	b.hosts = sortHosts(b.hosts)
+	b.v4 = joinRanges(sortRanges(b.v4))
+	b.v6 = aggregate(sortPrefixes(b.v6))
+}
+
+// mergeBuilders returns the entries of all, sorted, in memory of its own when they are several. They must be sorted.
+func mergeBuilders(all []Builder) Builder {
+	if len(all) == 1 {
+		return all[0]
+	}
+	a, b := mergeBuilders(all[:len(all)/2]), mergeBuilders(all[len(all)/2:])
+	return Builder{
+		hosts: mergeSorted(a.hosts, b.hosts, func(a, b *uint32) bool { return *a < *b }),
+		v4:    mergeSorted(a.v4, b.v4, func(a, b *Range) bool { return a.First < b.First }),
+		v6:    mergeSorted(a.v6, b.v6, func(a, b *prefix6) bool { return a.compare(*b) < 0 }),
+	}
+}
+
+// mergeSorted returns the items of both sorted lists, sorted, in memory of its own.
+func mergeSorted[T any](a, b []T, less func(a, b *T) bool) []T {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := make([]T, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if less(&b[0], &a[0]) {
+			out, b = append(out, b[0]), b[1:]
+		} else {
+			out, a = append(out, a[0]), a[1:]
+		}
+	}
+	return append(append(out, a...), b...)
 }
 
 // grow makes space for about so many times of what there is, besides that.

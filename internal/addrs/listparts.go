@@ -10,21 +10,28 @@ import (
 // minListPart is the least bytes of a list file that are worth a part of their own.
 const minListPart = 1 << 20
 
+// maxListParts is the most parts: to merge more takes longer than they save.
+const maxListParts = 8
+
 // readParts reads a list file of so many bytes in parts, one for each CPU, beside each other. It is not ok when the file is too short for
 // parts, or when anything in it is not as it should be: Read then says what.
 func readParts(f io.ReaderAt, size int64, max int) (set *Set, entries int, ok bool) {
-	starts := partStarts(f, size, min(int64(runtime.GOMAXPROCS(0)), size/minListPart))
+	starts := partStarts(f, size, min(int64(runtime.GOMAXPROCS(0)), maxListParts, size/minListPart))
 	if len(starts) < 2 {
 		return nil, 0, false
 	}
-	parts, sets, errs := make([]list, len(starts)), make([]*Set, len(starts)), make([]error, len(starts))
+	parts, sorted, errs := make([]list, len(starts)), make([]Builder, len(starts)), make([]error, len(starts))
 	beside(len(starts), func(i int) {
 		end := int64(math.MaxInt64) // the last part ends with the file
 		if i < len(starts)-1 {
 			end = starts[i+1]
 		}
-		parts[i] = list{max: max, size: min(end, size) - starts[i], line: min(i, 1)} // a byte order mark is in the first line only
-		sets[i], _, errs[i] = parts[i].read(io.NewSectionReader(f, starts[i], end-starts[i]))
+		l := list{max: max, size: min(end, size) - starts[i], line: min(i, 1)} // a byte order mark is in the first line only
+		if errs[i] = l.lines(io.NewSectionReader(f, starts[i], end-starts[i])); errs[i] == nil {
+			errs[i] = l.err()
+		}
+		l.builder.sort()
+		parts[i], sorted[i] = l, l.builder
 	})
 	for i := range parts {
 		if errs[i] != nil {
@@ -35,7 +42,8 @@ func readParts(f io.ReaderAt, size int64, max int) (set *Set, entries int, ok bo
 	if max > 0 && entries > max {
 		return nil, 0, false
 	}
-	return Union(sets...), entries, true
+	all := mergeBuilders(sorted)
+	return all.Set(), entries, true
 }
 
 // partStarts are the places in a list file where parts of about the same size begin, each at the begin of a line; nil when there are none.
