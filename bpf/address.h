@@ -85,11 +85,11 @@ static __always_inline bool is_bogon(struct frame *f)
 /* Multicast, broadcast and loopback may not be sources on a wire. */
 static __always_inline bool is_no_source(struct packet *p)
 {
-	__u32 v4 = p->src.lo;
+	__u32 v4 = p->src.lo, first = hidden(v4 >> 24); /* or LLVM masks the address for each comparison */
 
 	if (p->family)
 		return p->src.hi >> 56 == 0xff || (!p->src.hi && p->src.lo == 1);
-	return v4 >> 28 == 0xe || v4 == 0xffffffff || v4 >> 24 == 127;
+	return first == 127 || first >> 4 == 0xe || v4 == 0xffffffff;
 }
 
 /* The checks that check_addresses() makes. It is not called when none of them is on. */

@@ -232,7 +232,8 @@ static __always_inline __u8 *cookie_sent(__u64 hash)
 /* Records that a cookie is sent for a flow. */
 static __always_inline void note_cookie(__u64 hash, __u64 slot)
 {
-	__u8 *sent = cookie_sent(hash), note = slot | SENT_EVER;
+	__u8 *sent = cookie_sent(hash);
+	__u32 note = (slot & (SENT_EVER - 1)) | SENT_EVER;
 
 	if (*sent != note)
 		*sent = note;

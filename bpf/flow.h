@@ -188,9 +188,10 @@ static __always_inline __u64 *filter_word(__u64 hash)
 	return &table(flow_filter)[(hash & flow_mask) >> 6];
 }
 
+/* Its bit there: there are 64 buckets at least, so flow_mask has all bits of 63. */
 static __always_inline __u64 filter_bit(__u64 hash)
 {
-	return 1ULL << (hash & flow_mask & 63);
+	return 1ULL << (hash & 63);
 }
 
 /* The slot of a flow, or FLOW_SLOTS if the bucket does not have it. */
