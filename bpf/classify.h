@@ -24,7 +24,7 @@ const volatile bool have_background4;
 const volatile bool have_lines4;
 const volatile __u32 hosts4_key;
 const volatile __u32 hosts4_factor; /* odd */
-const volatile __u32 hosts4_narrow; /* lines of 16 bits a host; 0: none */
+const volatile __u32 hosts4_narrow; /* lines of 18 bits a host; 0: none */
 const volatile __u32 hosts4_wide;   /* lines of 32 bits a host, behind those; 0: none */
 const volatile __u32 hosts4_class;  /* of all hosts; 0: of more than one, which host_classes4 has */
 const volatile __u32 hosts4_filter; /* words of host_filter4; 0: there is no filter */
@@ -48,7 +48,8 @@ struct full {
 };
 
 enum {
-	NARROW_WORDS = 8, /* of 4 slots each */
+	NARROW_WORDS = 7,      /* of 4 slots each */
+	NARROW_MORE = 1 << 14, /* of the rest: further addresses of the line are in wide lines */
 	WIDE_SLOTS = 10,
 	WIDE_MORE = 1, /* look into the next line too */
 	WIDE_SCAN = 2, /* there is no perfect hash: numbers may be in any slot */
@@ -57,11 +58,14 @@ enum {
 };
 
 /*
- * One cache line of listed addresses. Free slots of a narrow line hold a value that no address of the line has, and so does the
- * last slot, always. If the slot before the last holds another value, the line is full, and addresses of it may be in wide lines.
+ * One cache line of listed addresses. A narrow one has 18 bits of each: 16 in a slot, and in the rest two for slot 4 * word + group, at
+ * the bits `word` and 7 + `word` of the group of 16 bits. Free slots hold 18 bits that no address of the line has.
  */
 union hosts {
-	__u64 narrow[NARROW_WORDS]; /* 32 slots of 16 bits */
+	struct {
+		__u64 slots[NARROW_WORDS];
+		__u64 rest;
+	} narrow;
 	struct {
 		__u32 number[WIDE_SLOTS];
 		__u16 class[WIDE_SLOTS]; /* 0: the slot is empty */
@@ -188,19 +192,34 @@ static __always_inline bool in_host_filter(__u32 number)
 #define LOW_BITS 0x0001000100010001ULL
 #define HIGH_BITS 0x8000800080008000ULL
 
-/*
- * Returns the highest bit of each slot of a word that holds a value; the argument repeats the value in all slots. Bits
- * above the lowest one found may belong to other slots too (Hacker's Delight, 6-1).
- */
-static __always_inline __u64 slots_with(__u64 word, __u64 value)
+/* The two upper bits of a number as the rest of a narrow line has them, for every slot. */
+static __always_inline __u64 upper_bits(__u32 number)
 {
-	__u64 differ = word ^ value;
+	return (number >> 16 & 1) * (0x7f * LOW_BITS) | (number >> 17 & 1) * (0x3f80 * LOW_BITS);
+}
 
-	return (differ - LOW_BITS) & ~differ;
+/* For each slot, in the places of the lower of its two bits, whether one of these differs from the number's. */
+static __always_inline __u64 upper_differ(union hosts *line, __u32 number)
+{
+	__u64 differ = line->narrow.rest ^ upper_bits(number);
+
+	return differ | differ >> 7;
+}
+
+/*
+ * Clears the highest bit of each slot of a word that holds the number: all 16 bits of the slot agree, and in the highest bit of `upper` the
+ * two others do. No slot borrows from the next, since each has its highest bit set before the subtraction (Hacker's Delight, 6-1, is
+ * shorter, and not exact).
+ */
+static __always_inline __u64 without_match(__u64 slots, __u64 value, __u64 upper)
+{
+	__u64 differ = slots ^ value;
+
+	return ((differ | HIGH_BITS) - LOW_BITS) | differ | upper;
 }
 
 /* The class of an address in a narrow line, when listed addresses have several classes. */
-static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 value)
+static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 value, __u64 upper)
 {
 	struct host_classes *classes = bpf_map_lookup_elem(&host_classes4, &at);
 	__u64 found = 0;
@@ -208,7 +227,7 @@ static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 va
 
 #pragma unroll
 	for (; word < NARROW_WORDS; word++) {
-		found = slots_with(line->narrow[word], value) & HIGH_BITS;
+		found = ~without_match(line->narrow.slots[word], value, upper << (15 - word)) & HIGH_BITS;
 		if (found)
 			break;
 	}
@@ -216,27 +235,23 @@ static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 va
 }
 
 /*
- * The class of the address in a narrow line with these low bits, 0 when there is none. It compares all slots before it
- * branches: the line is mostly not in the cache, and a branch on each word would wait for it, and would be predicted wrongly.
+ * The class of the address with this number in its narrow line, 0 when it is not there. It compares all slots before it branches: the line
+ * is mostly not in the cache, and a branch on each word would wait for it, and would be predicted wrongly.
  */
 static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 number)
 {
-	__u64 value = (__u16)number * LOW_BITS, found = 0;
+	__u64 value = (__u16)number * LOW_BITS, upper = upper_differ(line, number), all = -1;
+	__u64 shifted = upper << (15 - NARROW_WORDS);
 
 #pragma unroll
-	for (int word = 0; word < NARROW_WORDS; word++)
-		found |= slots_with(line->narrow[word], value);
-	if (!(found & HIGH_BITS))
+	for (int word = NARROW_WORDS - 1; word >= 0; word--) {
+		shifted <<= 1;
+		all &= without_match(line->narrow.slots[word], value, shifted);
+		asm("" : "+r"(all), "+r"(shifted)); /* word by word: LLVM would spill registers */
+	}
+	if (!(~all & HIGH_BITS))
 		return 0;
-	return hosts4_class ? hosts4_class : class_of_slot(line, at, value);
-}
-
-/* Whether addresses of a narrow line may be in wide lines. */
-static __always_inline bool is_full(union hosts *line)
-{
-	__u64 last = line->narrow[NARROW_WORDS - 1];
-
-	return (__u16)((last ^ last >> 16) >> 32);
+	return hosts4_class ? hosts4_class : class_of_slot(line, at, value, upper);
 }
 
 /*
@@ -292,7 +307,7 @@ static __always_inline __u32 class_by_number(__u32 number)
 		if (!line)
 			return 0;
 		class = class_in_narrow(line, at, number);
-		if (class || !is_full(line))
+		if (class || !(line->narrow.rest & NARROW_MORE))
 			return class;
 	}
 	return hosts4_wide ? class_by_wide(number) : 0;

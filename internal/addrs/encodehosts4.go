@@ -32,11 +32,30 @@ func (w *hostWriter) fillNarrow() {
 	for i := range w.Narrow {
 		line := w.line(i)
 		next := (uint64(i+1)<<32 + uint64(w.Narrow) - 1) / uint64(w.Narrow) // share(next, w.Narrow) is i + 1
-		word := uint64(uint16(next)) * 0x0001000100010001
-		for at := 0; at < HostLineBytes; at += 8 {
-			native.PutUint64(line[at:], word)
+		for at := 0; at < narrowRest; at += 8 {
+			native.PutUint64(line[at:], uint64(uint16(next))*everySlot)
 		}
+		native.PutUint64(line[narrowRest:], upperBits(uint32(next)))
 	}
+}
+
+// everySlot has the lowest bit of each slot of a word, and of each group of a narrow line's rest.
+const everySlot = 0x0001000100010001
+
+// upperBits are bits 16 and 17 of a number as a narrow line's rest has them, for every slot.
+func upperBits(number uint32) uint64 {
+	const lower, upper = 0x7f * everySlot, 0x3f80 * everySlot
+	return uint64(number>>16&1)*lower | uint64(number>>17&1)*upper
+}
+
+// restOf are the bits of a narrow line's rest that belong to a slot.
+func restOf(slot int) uint64 { return 0x81 << (slot / 4) << (16 * (slot % 4)) }
+
+// putNarrow enters a number in a slot of a narrow line.
+func putNarrow(line []byte, slot int, number uint32) {
+	native.PutUint16(line[2*slot:], uint16(number))
+	rest, own := line[narrowRest:], restOf(slot)
+	native.PutUint64(rest, native.Uint64(rest)&^own|upperBits(number)&own)
 }
 
 func (w *hostWriter) line(i int) []byte { return w.lines[i*HostLineBytes:][:HostLineBytes] }
@@ -50,11 +69,15 @@ func (w *hostWriter) add(l host) {
 		native.PutUint64(word, native.Uint64(word)|mask)
 	}
 	if p := w.narrowPlace(number); p.line >= 0 {
-		native.PutUint16(w.line(p.line)[2*p.slot:], uint16(number))
+		putNarrow(w.line(p.line), p.slot, number)
 		if len(w.classes) > 0 {
 			native.PutUint16(w.classes[p.line*HostClassesBytes+2*p.slot:], l.class)
 		}
 		return
+	}
+	if w.Narrow > 0 {
+		rest := w.line(share(number, w.Narrow))[narrowRest:]
+		native.PutUint64(rest, native.Uint64(rest)|narrowMore)
 	}
 	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[WideFactorAt:], wideMore) })
 	line := w.line(p.line)
@@ -123,11 +146,11 @@ func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
 		at := share(number, h.Narrow)
 		line := m.lines[at*HostLineBytes:][:HostLineBytes]
 		for slot := range narrowSlots {
-			if native.Uint16(line[2*slot:]) == uint16(number) {
+			if native.Uint16(line[2*slot:]) == uint16(number) && (native.Uint64(line[narrowRest:])^upperBits(number))&restOf(slot) == 0 {
 				return h.classAt(m, at, slot)
 			}
 		}
-		if native.Uint16(line[2*narrowSlots-2:]) == native.Uint16(line[2*narrowSlots:]) {
+		if native.Uint64(line[narrowRest:])&narrowMore == 0 {
 			return 0
 		}
 	}

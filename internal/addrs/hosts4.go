@@ -4,17 +4,18 @@ import "math/rand/v2"
 
 // HostLineBytes is the size of a line of listed hosts, one line of the cache:
 //
-//	narrow  u16 slot[32]    the low half of a host's number
+//	narrow  u16 slot[28], u64 rest  the lower 16 bits of a host's number; what is beside them
 //	wide    u32 number[10], u16 class[10], u32 factor  class 0: the slot is empty
 //
 // The factor of a wide line times a host's number says which slot is the host's. Its lowest two bits are flags: wideMore, and wideScan if
 // no factor was found with which all hosts of the line have different slots. Then they have the first slots.
 //
-// Slots of narrow lines without a host hold a number of the next line, which nobody looks for here. The last slot is always
-// such a one: hosts may be in wide lines when the last but one differs from it.
+// A narrow line stores 18 bits of a number. The rest is four groups of 16 bits. Slot s has bits 16 and 17 of its number in group s%4, at
+// the bits s/4 and 7 + s/4. Bit narrowMore of the whole is a flag: further hosts of the line are in wide lines. Slots without a host
+// hold a number of the next line, which nobody looks for here.
 const HostLineBytes = 64
 
-// HostClassesBytes is the size of the classes of a narrow line's hosts: u16 class[32], by slot.
+// HostClassesBytes is the size of the classes of a narrow line's hosts: u16 class[32], by slot; the last four are not used.
 const HostClassesBytes = 64
 
 // The wide line that entries of XDP programs read themselves: its slots, and where their classes and the factor are, in bytes.
@@ -31,7 +32,9 @@ const (
 )
 
 const (
-	narrowSlots = 31
+	narrowSlots = 28
+	narrowRest  = 56 // bytes before the rest of a narrow line
+	narrowMore  = 1 << 14
 	hostProbes  = 8
 
 	wideMore = 1 // look into the next wide line, too
@@ -40,13 +43,16 @@ const (
 	// How many factors are tried for a line. With 1 in 55 of them eight hosts have different slots, with 1 in 275 nine, with 1 in 2756 ten.
 	mostFactors = 1024
 
-	// A host's number has 32 bits. The line tells the upper bits, a narrow slot the lower 16. So narrow lines are as many as
-	// leave each fewer than 2^16 numbers: one number of the next line must differ from all of a line.
-	minNarrow = 1<<16 + 2
+	// A host's number has 32 bits. The line tells the upper bits, a narrow line stores the lower 18. So narrow lines are as many as
+	// leave each fewer than 2^18 numbers: one number of the next line must differ from all of a line.
+	minNarrow = 1<<14 + 2
 
-	// How many slots of a line are used on average. By Poisson's distribution, a narrow line in 70 is full then, and a wide
-	// one in 25 overflows.
-	narrowLoad = 20
+	// More hosts than these have narrow lines: with fewer, wide lines take about as much memory, and less time.
+	maxWide = 1 << 17
+
+	// How many slots of a line are used on average, at most. By Poisson's distribution, a narrow line in 12 overflows then, with 1 in 120
+	// hosts, and a wide one in 25.
+	narrowLoad = 22
 	wideLoad   = 6
 
 	// The filter of hosts has 16 bits a host, up to 1 MB, half of what a core has of cache for itself: then 2 in 100 unlisted
@@ -107,7 +113,7 @@ func (h *Hosts4) plan(list []host, filtered bool) {
 	if h.Count == 0 {
 		return
 	}
-	if h.Count > minNarrow*wideLoad {
+	if h.Count > maxWide {
 		h.Narrow = max(minNarrow, h.Count/narrowLoad)
 	}
 	if filtered && h.Count <= maxFiltered {

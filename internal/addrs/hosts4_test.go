@@ -93,7 +93,10 @@ func (h *Hosts4) found(m hostMemory) map[uint32]uint16 {
 	for i := range h.Narrow {
 		first := (uint64(i)<<32 + uint64(h.Narrow) - 1) / uint64(h.Narrow)
 		for slot := range narrowSlots {
-			number := uint32(first) + uint32(native.Uint16(m.lines[i*HostLineBytes+2*slot:])-uint16(first))
+			line := m.lines[i*HostLineBytes:]
+			rest := native.Uint64(line[56:]) >> (slot/4 + slot%4*16)
+			low := uint32(native.Uint16(line[2*slot:])) | uint32(rest&1)<<16 | uint32(rest>>7&1)<<17
+			number := uint32(first) + (low-uint32(first))&(1<<18-1)
 			if share(number, h.Narrow) == i {
 				all[h.address(number)] = h.classAt(m, i, slot)
 			}
@@ -130,7 +133,9 @@ func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
 		check(l.addr)
 		check(l.addr ^ 1<<r.IntN(32))
 		n := h.number(l.addr)
-		check(h.address(n ^ 1<<16)) // the same in 16 bits
+		check(h.address(n ^ 1<<18)) // the same in 18 bits
+		check(h.address(n ^ 1<<16))
+		check(h.address(n ^ 1<<17))
 		check(h.address(n + 1))
 	}
 	for range 100_000 {
@@ -141,7 +146,7 @@ func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
 // TestHosts checks lists of all sizes: few hosts in wide lines, many in narrow ones, of which some overflow into wide ones.
 func TestHosts(t *testing.T) {
 	r := testutil.Random(t)
-	sizes := []int{1, 2, 10, 1000, 100_000, minNarrow*wideLoad + 1}
+	sizes := []int{1, 2, 10, 1000, 100_000, maxWide + 1, 400_000}
 	if testutil.Long() {
 		sizes = append(sizes, 1_000_000, 3_000_000, 10_000_000)
 	}
@@ -151,7 +156,7 @@ func TestHosts(t *testing.T) {
 			h := &Hosts4{Count: n}
 			h.plan(list, true)
 			checkHosts(t, r, h, list)
-			if got := float64(h.Lines()*HostLineBytes+h.FilterBytes()) / float64(n); n >= 1000 && got > 13 {
+			if got := float64(h.Lines()*HostLineBytes+h.FilterBytes()) / float64(n); n >= 1000 && got > 14 { // 12.7, and more after keys with which not all had found a slot
 				t.Errorf("%d hosts take %.1f bytes each", n, got)
 			}
 		}
@@ -214,7 +219,8 @@ func TestHostsInRows(t *testing.T) {
 			list[i] = host{uint32(i)*step + uint32(i)*step>>16>>16, 1}
 		}
 		for range testutil.Scaled(1, 100) {
-			h := &Hosts4{Narrow: len(list) / narrowLoad * 5 / 4, Key: r.Uint32(), Factor: r.Uint32() | 1}
+			h := &Hosts4{Narrow: len(list) / narrowLoad * 7 / 4, // half of the slots are used
+				Key: r.Uint32(), Factor: r.Uint32() | 1}
 			h.fits(list, wideLoad)
 			if n := h.Wide * wideLoad; n > 1000 {
 				t.Errorf("step %d, %+v: %d of %d hosts are in wide lines", step, h, n, len(list))

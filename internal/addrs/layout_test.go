@@ -86,18 +86,18 @@ func TestLayoutHosts(t *testing.T) {
 	for n := range narrowSlots {
 		want += fmt.Sprintf("%02x00", n)
 	}
-	want += "ffff"                                  // the last one is in a wide line
-	for _, next := range []string{"fdff", "fbff"} { // the first number of the next line
-		want += strings.Repeat(next, narrowSlots+1)
-	}
+	want += "0040" + zeros(6) // the last one is in a wide line
+	// The first numbers of the next lines are 0x7ffc1 and 0xbffa1.
+	want += strings.Repeat("c1ff", narrowSlots) + strings.Repeat("ff3f", 4)
+	want += strings.Repeat("a1ff", narrowSlots) + strings.Repeat("ff3f", 4)
 	if diff := cmp.Diff(want, hex.EncodeToString(m.lines[:3*HostLineBytes])); diff != "" {
 		t.Error("narrow lines: ", diff)
 	}
-	want = "1f000000" + zeros(4*9) + "0200" + zeros(2*9) + zeros(4)
+	want = "1c000000" + zeros(4*9) + "0100" + zeros(2*9) + zeros(4)
 	if diff := cmp.Diff(want, hex.EncodeToString(m.lines[minNarrow*HostLineBytes:])); diff != "" {
 		t.Error("the wide line: ", diff)
 	}
-	want = strings.Repeat("01000200", 15) + "0100" + "0000"
+	want = strings.Repeat("01000200", 14) + zeros(8)
 	if diff := cmp.Diff(want, hex.EncodeToString(m.classes[:HostClassesBytes])); diff != "" {
 		t.Error("classes of a narrow line: ", diff)
 	}
