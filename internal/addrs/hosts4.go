@@ -55,6 +55,10 @@ const (
 	narrowLoad = 22
 	wideLoad   = 6
 
+	// Up to fewHosts take so little memory that their lines are half as full: almost all of these have a factor, and none overflows.
+	fewHosts = 1000
+	fewLoad  = 3
+
 	// The filter of hosts has 16 bits a host, up to 1 MB, half of what a core has of cache for itself: then 2 in 100 unlisted
 	// addresses pass it, or 5 for a million hosts. One for more than maxFiltered would let too many pass.
 	filterBits     = 16
@@ -119,7 +123,11 @@ func (h *Hosts4) plan(list []host, filtered bool) {
 	if filtered && h.Count <= maxFiltered {
 		h.Filter = min(max(h.Count*filterBits/64, 1), maxFilterWords)
 	}
-	for load := float64(wideLoad); ; load *= 0.95 {
+	load := float64(wideLoad)
+	if h.Count <= fewHosts {
+		load = fewLoad
+	}
+	for ; ; load *= 0.95 {
 		h.Key, h.Factor = rand.Uint32(), rand.Uint32()|1
 		if h.fits(list, load) {
 			return
