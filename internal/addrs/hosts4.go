@@ -55,7 +55,7 @@ const (
 	narrowLoad = 22
 	wideLoad   = 6
 
-	// Up to fewHosts take so little memory that their lines are half as full: almost all of these have a factor, and none overflows.
+	// Up to fewHosts take so little memory that their lines are half as full: almost all of these have a factor, and hardly one overflows.
 	fewHosts = 1000
 	fewLoad  = 3
 
