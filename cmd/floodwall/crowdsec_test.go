@@ -80,21 +80,10 @@ func (c *localAPI) kill() {
 	c.server.Wait()
 }
 
-// crowdsecRoot is the directory with the commands, which scripts/debian makes.
-func crowdsecRoot(t *testing.T) string {
-	t.Helper()
-	cmd := exec.Command("../../scripts/debian", "crowdsec")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("scripts/debian crowdsec: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // TestCrowdSec enforces the decisions of a real local API: with packets at a real socket, over a server that is gone, a daemon that is killed,
 // and decisions for whom no program may ban.
 func TestCrowdSec(t *testing.T) {
-	bin := crowdsecRoot(t)
+	bin := testutil.Debian(t, "crowdsec")
 	if !inside(t) {
 		return
 	}

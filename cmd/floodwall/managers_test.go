@@ -28,14 +28,7 @@ func managersRoot(t *testing.T) string {
 	if dir := os.Getenv(managersVar); dir != "" {
 		return dir
 	}
-	cmd := exec.Command("../../scripts/debian", "managers")
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("scripts/debian managers: %v: %s", err, &errs)
-	}
-	dir := strings.TrimSpace(string(out))
+	dir := testutil.Debian(t, "managers")
 	os.Setenv(managersVar, dir)
 	return dir
 }

@@ -1,13 +1,12 @@
 package guest
 
 import (
-	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // flavour of Debian's kernels: the one that has the drivers of network cards.
@@ -25,11 +24,11 @@ type parts struct {
 // fetch has scripts/debian fetch what is not there yet, and makes the first root file systems.
 func fetch(t testing.TB, spec Spec) (p parts) {
 	t.Helper()
-	p.qemu = debian(t, "qemu")
-	kernel := debian(t, "kernel", spec.Kernel, flavour)
+	p.qemu = testutil.Debian(t, "qemu")
+	kernel := testutil.Debian(t, "kernel", spec.Kernel, flavour)
 	p.kernel = filepath.Join(kernel, "vmlinuz")
 	if spec.Disk {
-		p.root = debian(t, "root", spec.Kernel, flavour)
+		p.root = testutil.Debian(t, "root", spec.Kernel, flavour)
 	}
 	dir := t.TempDir()
 	p.small, p.whole = filepath.Join(dir, "small"), filepath.Join(dir, "whole")
@@ -59,39 +58,11 @@ func fetch(t testing.TB, spec Spec) (p parts) {
 	return p
 }
 
-// debian runs scripts/debian and returns the path that it prints.
-func debian(t testing.TB, words ...string) string {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(Top(t), "scripts/debian"), words...)
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		t.Fatalf("scripts/debian %s: %s", strings.Join(words, " "), exit.Stderr)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	return string(bytes.TrimSpace(out))
-}
-
-// Top is the directory of this project.
-func Top(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	for err == nil && dir != "/" {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		dir = filepath.Dir(dir)
-	}
-	t.Fatalf("no go.mod above the working directory: %v", err)
-	return ""
-}
-
 // Build builds a command of this project for a machine.
 func Build(t testing.TB, pkg, to string) {
 	t.Helper()
 	cmd := exec.Command("scripts/go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", to, pkg)
-	cmd.Dir = Top(t)
+	cmd.Dir = testutil.Top(t)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v: %s", pkg, err, out)

@@ -16,11 +16,7 @@ const previousRelease = "a095041"
 // binary. The test fails when the history lacks it. It is called outside of Inside, as it keeps the binary in the user's cache.
 func Previous(t testing.TB) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "floodwall", "previous-"+previousRelease)
+	dir := filepath.Join(Cache(t), "previous-"+previousRelease)
 	binary := filepath.Join(dir, "floodwall")
 	if _, err := os.Stat(binary); err == nil {
 		return binary
@@ -33,7 +29,7 @@ func Previous(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(source)
-	top := output(t, ".", "git", "rev-parse", "--show-toplevel")
+	top := Top(t)
 	output(t, top, "sh", "-c", fmt.Sprintf("git archive %s | tar -x -C '%s'", previousRelease, source))
 	built := filepath.Join(source, "floodwall-built")
 	output(t, source, filepath.Join(top, "scripts/go"), "build", "-buildvcs=false", "-o", built, "./cmd/floodwall")

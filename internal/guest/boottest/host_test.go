@@ -14,6 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/guest"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // Ports at which a socket receives from early in the boot.
@@ -72,7 +73,7 @@ func newHost(t *testing.T, more func(files string)) *host {
 	t.Helper()
 	files := t.TempDir()
 	install := exec.Command("make", "--no-print-directory", "install", "DESTDIR="+files, "PREFIX=/usr")
-	install.Dir = guest.Top(t)
+	install.Dir = testutil.Top(t)
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("make install: %v: %s", err, out)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // Attack is the traffic of an attack.
@@ -171,12 +172,8 @@ func Frame(line string) []byte {
 // of the attacks: the destination must not be what tells them apart.
 func Recorded(t testing.TB) (baseline, judged [][]byte) {
 	t.Helper()
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(home, ".cache/floodwall/traces")
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	dir := filepath.Join(testutil.Cache(t), "traces")
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

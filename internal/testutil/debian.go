@@ -1,0 +1,57 @@
+package testutil
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Top is the directory of this project.
+func Top(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("no go.mod above the working directory: %v", err)
+	return ""
+}
+
+// Cache is the directory of what tests fetch or build once for each machine: FLOODWALL_CACHE, as in scripts/debian, or the
+// user's. A call is outside of Inside, so that what is kept is the user's.
+func Cache(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("FLOODWALL_CACHE"); dir != "" {
+		if !filepath.IsAbs(dir) {
+			t.Fatalf("FLOODWALL_CACHE is %s: it has to be an absolute path", dir)
+		}
+		return dir
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "floodwall")
+}
+
+// Debian runs scripts/debian, and returns the path that it prints.
+func Debian(t testing.TB, words ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(Top(t), "scripts/debian"), words...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("scripts/debian %s: %v\n%s", words, err, &said)
+	}
+	path := string(bytes.TrimSpace(out))
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("scripts/debian %s prints something else than one path: %v", words, err)
+	}
+	return path
+}
