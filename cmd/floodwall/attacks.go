@@ -87,11 +87,7 @@ func (e *env) printAttacks(list []attack.Summary) {
 	}
 	t := display.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
 	for _, a := range list {
-		lasted := "goes on"
-		if a.Ended != nil {
-			lasted = a.Ended.Sub(a.Started).Round(time.Second).String()
-		}
-		t.Row(a.ID, lasted, display.Rate(a.Peak.Packets), display.Rate(a.Peak.Bits), display.Count(int(a.Dropped.Packets)), display.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
+		t.Row(a.ID, a.Lasted(), display.Rate(a.Peak.Packets), display.Rate(a.Peak.Bits), display.Count(int(a.Dropped.Packets)), display.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
 	}
 	e.table(t)
 }
@@ -102,7 +98,7 @@ func (e *env) printAttack(r *attack.Report) {
 		state = fmt.Sprintf("it ended %s", r.Ended.Local().Format(time.DateTime))
 	}
 	e.println("%s", r.Headline())
-	e.println("began %s, %s, after %.0f s", r.Started.Local().Format(time.DateTime), state, r.Seconds())
+	e.println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
 	e.println("%s", display.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
 	e.println("usual are %s packets/s; above %s it is an attack", display.Rate(r.Usual), display.Rate(r.Bound))
 	e.println("dropped %s packets, %s bytes", display.Count(int(r.Dropped.Packets)), display.Count(int(r.Dropped.Bytes)))

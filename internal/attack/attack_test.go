@@ -233,8 +233,9 @@ func TestUsualKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		frame := spec.Frame()
-		c.add(sampling.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})
+		c.see(sampling.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, false)
 	}
+	c.report.Active = 10
 	c.usual = map[string]float64{"ACK flood": 1}
 	c.report.Passed.Packets = 2000 * 10 // so ACKs come as often as ever
 	c.renew(begin.Add(10*time.Second), 0)
@@ -299,6 +300,64 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
+// TestTimesOfTheAttackAlone has an attack of 12 seconds, with a pause of 2, and the quiet time of 10 after it. Times, counts and rates are
+// those of the attack, and the text and the page say the same.
+func TestTimesOfTheAttackAlone(t *testing.T) {
+	var told []Event
+	w := New(operate.Host{}, Store{t.TempDir()}, func(e Event) { told = append(told, e) })
+	w.rate, w.settings.On = rate{least: 1000, quiet: 10 * time.Second}, true
+	w.at = time.Date(2026, 1, 2, 3, 4, 5, 900_000_000, time.UTC)
+	spec, err := packet.Parse("udp 198.51.100.7:123 > 192.0.2.1:4000 len=468")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := spec.Frame()
+	second := func(packets uint64, samples int) {
+		w.at = w.at.Add(time.Second)
+		for range samples {
+			w.sample(sampling.Sample{Time: w.at, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "drop"})
+		}
+		now := reading(0, packets, 0)
+		now.Read = time.Time{}.Add(time.Second)
+		w.judge(operate.Between(&control.Status{}, now), 1, 0)
+	}
+	for range 2 * leastSeconds {
+		second(100, 0)
+	}
+	begin := w.at
+	for i := range 12 {
+		if packets := uint64(24_000); i == 5 || i == 6 {
+			second(100, 0) // the attacker pauses
+		} else {
+			second(packets, 500)
+		}
+	}
+	end := w.at
+	for range 10 {
+		second(100, 5)
+	}
+	if w.now != nil || len(told) == 0 || !strings.Contains(told[len(told)-1].Text, "over after 12s") {
+		t.Fatalf("told %+v", told)
+	}
+	r, err := w.store.Report(told[0].Data.Attack.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Started.Equal(begin) || !r.Ended.Equal(end) || r.Active != 10 || r.Dropped.Packets != 240_000 {
+		t.Errorf("from %v to %v, want %v to %v; %v seconds, dropped %v", r.Started, r.Ended, begin, end, r.Active, r.Dropped)
+	}
+	if s := r.Samples.Sources; len(s) != 1 || s[0].Packets < 450 || s[0].Packets > 520 {
+		t.Errorf("sources: %+v, want 500 samples of a second", s)
+	}
+	var page strings.Builder
+	if err := r.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "after 12s") {
+		t.Errorf("the page: %v\n%s", err, page.String())
+	}
+	if s := r.Summary(); s.Lasted() != "12s" {
+		t.Errorf("the list: %s", s.Lasted())
+	}
+}
+
 // TestTurnsWithoutPackets tells that rules are suggested. Every user of this host may read an event: it has nothing of the packets.
 func TestTurnsWithoutPackets(t *testing.T) {
 	var told []Event
@@ -312,7 +371,7 @@ func TestTurnsWithoutPackets(t *testing.T) {
 			t.Fatal(err)
 		}
 		frame := spec.Frame()
-		w.now.add(sampling.Sample{Time: w.at, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})
+		w.now.see(sampling.Sample{Time: w.at, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, false)
 	}
 	w.search()
 	if len(told) != 1 || told[0].Err != nil {

@@ -35,7 +35,7 @@ type collecting struct {
 	views    *operate.Views
 	vectors  map[string]int
 	usual    map[string]float64 // share of each kind of packets in quiet times; nil: not known
-	since    time.Time          // samples are counted from then on
+	seconds  float64            // in which samples were counted
 	samples  int
 	oneIn    uint32
 	captured []sampling.Sample
@@ -48,11 +48,23 @@ type collecting struct {
 }
 
 func newCollecting(report Report, databases geo.Databases) *collecting {
-	return &collecting{report: report, views: operate.NewViews(databases), vectors: map[string]int{}, since: report.Started}
+	return &collecting{report: report, views: operate.NewViews(databases), vectors: map[string]int{}}
 }
 
-// add takes a sample of the attack.
-func (c *collecting) add(p sampling.Sample) {
+// count takes the counters of a second of the attack, which ended at a time.
+func (c *collecting) count(t *operate.Top, end time.Time) {
+	c.report.add(t, end)
+	c.seconds += t.Seconds
+}
+
+// see takes a sample. In a calm second it tells of the harm that automatic rules do, and nothing of the attack.
+func (c *collecting) see(p sampling.Sample, calm bool) {
+	if calm {
+		if s := suggest.NewSample(p.Frame, p.Length); s.Kind == packet.IP {
+			c.auto.see(&s)
+		}
+		return
+	}
 	s := c.views.Add(p)
 	if s.Kind != packet.IP {
 		return
@@ -70,7 +82,6 @@ func (c *collecting) add(p sampling.Sample) {
 // again takes up the samples that a daemon before has kept of the attack. What became of them is not known, so sources are counted anew.
 func (c *collecting) again(before []sampling.Sample) {
 	c.searched = time.Now()
-	c.since = c.searched
 	c.report.Note = "the daemon was started again during the attack: sources are of the time since"
 	for _, p := range before {
 		s := suggest.NewSample(p.Frame, p.Length)
@@ -114,7 +125,7 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	if r.Note == noSamples {
 		r.Note = ""
 	}
-	all := float64(r.Passed.Packets+r.Dropped.Packets) / max(1, r.Seconds())
+	all := float64(r.Passed.Packets+r.Dropped.Packets) / max(1, r.Active)
 	r.Vectors = nil
 	for name, n := range c.vectors {
 		share := float64(n) / float64(c.samples)
@@ -124,7 +135,7 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	}
 	slices.SortFunc(r.Vectors, func(a, b Vector) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name)) })
 	r.Vectors = r.Vectors[:min(len(r.Vectors), mostVectors)]
-	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, now.Sub(c.since).Seconds())), len(c.captured)
+	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, c.seconds)), len(c.captured)
 }
 
 // due reports whether rules are to be searched now. Where the daemon adds rules by itself, it searches again in what these let pass.

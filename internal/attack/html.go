@@ -28,7 +28,6 @@ var page = sync.OnceValue(func() *template.Template {
 			return strings.TrimSuffix(display.Bytes(uint64(perSecond)), "B") + "bit/s"
 		},
 		"error": func(v float64) string { return fmt.Sprintf("±%.0f%%", min(v, 100)) },
-		"span":  func(seconds float64) string { return display.Span(time.Duration(seconds * float64(time.Second))) },
 		"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
 		"share": func(v *float64) string { return fmt.Sprintf("%.0f%%", 100**v) },

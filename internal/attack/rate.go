@@ -83,6 +83,9 @@ func (r *rate) add(packets float64) change {
 	return begins
 }
 
+// calm reports whether the last second of an attack was a quiet one, which is none of the attack's own: a pause, or the time after it.
+func (r *rate) calm() bool { return r.below > 0 }
+
 // begin has an attack go on that exceeded a bound.
 func (r *rate) begin(bound float64) { r.bound, r.above, r.below, r.lasted = bound, 0, 0, 0 }
 

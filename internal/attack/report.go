@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
 )
@@ -15,7 +16,9 @@ import (
 type Report struct {
 	ID         string     `json:"id"` // its beginning, as 20260102-150405 in UTC
 	Started    time.Time  `json:"started"`
-	Ended      *time.Time `json:"ended,omitempty"` // nil while it goes on
+	Ended      *time.Time `json:"ended,omitempty"` // the end of its last second; nil while it goes on
+	Active     float64    `json:"active"`          // seconds of the attack that were counted: those without the pauses of the attacker
+	Last       time.Time  `json:"last"`            // the end of the last of them
 	Updated    time.Time  `json:"updated"`
 	Policy     string     `json:"policy"`
 	Generation int        `json:"generation"`
@@ -85,13 +88,28 @@ func (r *Report) Summary() Summary {
 	return s
 }
 
-// Seconds is how long the attack went on, or goes on.
-func (r *Report) Seconds() float64 {
-	end := r.Updated
-	if r.Ended != nil {
-		end = *r.Ended
+// Lasted is how long the attack went on, or goes on, to the second. Every view shows this time.
+func (r *Report) Lasted() string { return lasted(r.Started, r.last()) }
+
+// Lasted is how long the attack went on.
+func (s *Summary) Lasted() string {
+	if s.Ended == nil {
+		return "goes on"
 	}
-	return end.Sub(r.Started).Seconds()
+	return lasted(s.Started, *s.Ended)
+}
+
+func lasted(begin, end time.Time) string { return display.Span(end.Sub(begin).Round(time.Second)) }
+
+// last is the end of the last second of the attack. Reports of Floodwall before 1.0 lack it.
+func (r *Report) last() time.Time {
+	switch {
+	case !r.Last.IsZero():
+		return r.Last
+	case r.Ended != nil:
+		return *r.Ended
+	}
+	return r.Updated
 }
 
 // Headline is the attack in one line.
@@ -104,8 +122,10 @@ func (r *Report) Headline() string {
 	return fmt.Sprintf("attack %s: %s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, r.Peak.Packets, r.Peak.Bits/1e6)
 }
 
-// add adds a second of counters.
-func (r *Report) add(t *operate.Top) {
+// add adds a second of counters, which ended at a time.
+func (r *Report) add(t *operate.Top, end time.Time) {
+	r.Active += t.Seconds
+	r.Last = end.UTC()
 	for _, now := range t.Reasons {
 		switch more := (Reason{now.Name, now.Verdict, now.Stage, amount(now.Rate, t.Seconds)}); {
 		case now.Observe:

@@ -139,14 +139,19 @@ func (w *Watcher) take(ctx context.Context, f *tap.Follower, until time.Time) {
 		if err != nil {
 			return
 		}
-		if !w.settings.On {
-			continue
+		if w.settings.On {
+			w.sample(s)
 		}
-		if w.now != nil {
-			w.now.add(s)
-		} else if len(w.recent) < mostPassed {
-			w.recent = append(w.recent, s)
-		}
+	}
+}
+
+// sample takes a sample.
+func (w *Watcher) sample(s sampling.Sample) {
+	switch {
+	case w.now != nil:
+		w.now.see(s, w.rate.calm())
+	case len(w.recent) < mostPassed:
+		w.recent = append(w.recent, s)
 	}
 }
 
@@ -196,8 +201,8 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 		w.quiet()
 		return
 	}
-	if turn != begins {
-		w.now.report.add(t)
+	if turn != begins && !w.rate.calm() {
+		w.now.count(t, w.at)
 	}
 	w.now.oneIn = oneIn
 	w.now.renew(w.at, lost-w.lost)
@@ -225,14 +230,14 @@ func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, los
 	}, w.databases)
 	for i := range w.recent {
 		if w.recent[i].Time.After(started) {
-			c.add(w.recent[i])
+			c.see(w.recent[i], false)
 		}
 	}
 	if good, err := w.good(); err == nil {
 		c.usual = shares(good)
 	}
 	for _, t := range w.latest { // the seconds that it took to see it
-		c.report.add(t)
+		c.count(t, w.at)
 	}
 	w.recent, w.lost = nil, lost
 	w.learned.forget()
@@ -311,14 +316,14 @@ func (w *Watcher) good() ([]suggest.Sample, error) {
 
 // over ends the report.
 func (w *Watcher) over(turn change) {
-	end := w.at.UTC()
+	end := w.now.report.last()
 	w.now.report.Ended = &end
 	if turn == lasts {
 		w.now.report.Note = fmt.Sprintf("the rate has lasted for %v, and is taken for usual from now on", longest)
 	}
 	w.keep()
 	text := w.now.report.Headline()
-	w.say(Over, fmt.Sprintf("%s: over after %.0f s; `floodwall attacks %s` shows the report", text, w.now.report.Seconds(), w.now.report.ID))
+	w.say(Over, fmt.Sprintf("%s: over after %s; `floodwall attacks %s` shows the report", text, w.now.report.Lasted(), w.now.report.ID))
 	if err := w.store.prune(); err != nil {
 		w.fail(err)
 	}
@@ -428,7 +433,8 @@ func (w *Watcher) resume() {
 			w.show()
 			continue
 		}
-		r.Ended, r.Note = &r.Updated, "nobody saw its end: the daemon did not run"
+		end := r.last()
+		r.Ended, r.Note = &end, "nobody saw its end: the daemon did not run"
 		if err := w.store.save(r, nil); err != nil {
 			w.fail(err)
 		}

@@ -120,7 +120,7 @@ func (s *Summary) attackText(width int) string {
 	out.WriteString("The attack, as the daemon saw it\n")
 	end := "its end was not seen in time"
 	if r.Ended != nil {
-		end = fmt.Sprintf("over after %.0f s", r.Seconds())
+		end = "over after " + r.Lasted()
 	}
 	line("began", "%s, %s", r.Started.Local().Format(time.DateTime), end)
 	line("peak", "%s, %.2f Gbit/s; above %.3f Mpps it is an attack", mpps(r.Peak.Packets), r.Peak.Bits/1e9, r.Bound/1e6)
