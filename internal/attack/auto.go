@@ -7,10 +7,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"
@@ -59,7 +61,7 @@ type automatic struct {
 // measured is an automatic rule and what live samples say of it.
 type measured struct {
 	manifest.Temporary
-	matches func(*suggest.Sample) bool
+	*suggest.Signature
 	dropsIt bool      // else it observes
 	since   time.Time // it does so, as far as it is measured
 
@@ -127,7 +129,7 @@ func (a *automatic) see(s *suggest.Sample) {
 	}
 	known := a.known[s.Sender()]
 	for _, r := range a.rules {
-		r.live.add(r.matches(s), known)
+		r.live.add(r.Has(s), known)
 	}
 }
 
@@ -143,8 +145,8 @@ func tests(line string) string {
 }
 
 // propose takes suggested rules up, as far as the bounds allow. A rule of which it is not sure, by the baseline, that it spares legitimate
-// traffic is not taken.
-func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time) error {
+// traffic is not taken. Nor is one that a crowd of newcomers could match, or a connection that the kernel has.
+func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections) error {
 	for _, s := range rules {
 		if len(a.rules) >= bounds.Max || a.rejected[tests(s.Text)] || s.Collateral == nil || s.Collateral.High > bounds.Collateral {
 			continue
@@ -153,22 +155,45 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		if slices.ContainsFunc(a.rules, same) {
 			continue
 		}
-		for a.number++; taken[fmt.Sprintf("%s-%d", Automatic, a.number)]; a.number++ {
-			continue
-		}
-		matches, err := suggest.Matcher(s.Text)
+		signature, err := suggest.ReadSignature(s.Text)
 		if err != nil {
 			return err
 		}
+		if signature.Vague() || open.cuts(signature) != "" {
+			continue
+		}
+		for a.number++; taken[fmt.Sprintf("%s-%d", Automatic, a.number)]; a.number++ {
+			continue
+		}
 		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders",
 			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High, s.Collateral.Senders, s.Collateral.OfSenders)
-		r := &measured{matches: matches, since: now, Temporary: manifest.Temporary{
+		r := &measured{Signature: signature, since: now, Temporary: manifest.Temporary{
 			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: s.Text, Began: now.UTC(), Until: now.Add(bounds.For).UTC(), Why: why,
 		}}
 		r.did(now, Observes, why)
 		a.rules = append(a.rules, r)
 	}
 	return nil
+}
+
+// connections lists the TCP connections that the kernel has. A list of many takes a while, so it is asked for only when a rule needs it.
+type connections func() ([]flowtable.Connection, error)
+
+// cuts says why a rule could drop segments of an open TCP connection, "" when it cannot.
+func (open connections) cuts(s *suggest.Signature) string {
+	if !s.TCP() {
+		return ""
+	}
+	list, err := open()
+	if err != nil {
+		return fmt.Sprintf("nobody knows which TCP connections are open: %v", err)
+	}
+	if slices.ContainsFunc(list, func(c flowtable.Connection) bool {
+		return s.MayMatch(c.Client, c.Server) || s.MayMatch(c.Server, c.Client)
+	}) {
+		return "it can match segments of an open TCP connection"
+	}
+	return ""
 }
 
 // did notes a step, to be told once it is in the kernel.
@@ -180,20 +205,23 @@ func (r *measured) did(now time.Time, did, why string) {
 // adopt takes up the rules that a daemon before has left in the kernel.
 func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 	for _, t := range list {
-		matches, err := suggest.Matcher(t.Rule)
+		signature, err := suggest.ReadSignature(t.Rule)
 		if t.Owner != Automatic || err != nil {
 			continue
 		}
 		a.number++
-		a.rules = append(a.rules, &measured{Temporary: t, matches: matches, dropsIt: !strings.Contains(t.Rule, ", observe: true"), since: now})
+		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, dropsIt: !strings.Contains(t.Rule, ", observe: true"), since: now})
 	}
 }
 
-// review judges the rules by what was counted. there are those that the kernel has.
-func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]bool) {
+// review judges the rules by what was counted, and by the connections that are open. there are those rules that the kernel has.
+func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]bool, open connections) {
 	left := a.rules[:0]
 	for _, r := range a.rules {
 		verdict, why := r.live.judge(r.dropsIt, now.Sub(r.since), bounds.Collateral)
+		if cuts := open.cuts(r.Signature); cuts != "" {
+			verdict, why = goes, cuts
+		}
 		switch {
 		case !now.Before(r.Until):
 			verdict, why = goes, "its time is over"
@@ -240,14 +268,14 @@ func (w *Watcher) automate(ctx context.Context) {
 		w.now.auto = newAutomatic(good)
 		w.now.auto.adopt(mine, w.at)
 	}
-	a, there := w.now.auto, map[string]bool{}
+	a, there, open := w.now.auto, map[string]bool{}, connections(sync.OnceValues(flowtable.Open))
 	for _, t := range mine {
 		there[t.Name] = true
 	}
-	a.review(w.at, w.settings.Auto, there)
+	a.review(w.at, w.settings.Auto, there, open)
 	if s := w.now.report.Suggestion; s != nil && s != w.proposed {
 		w.proposed = s
-		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at); err != nil {
+		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open); err != nil {
 			w.fail(err)
 		}
 	}

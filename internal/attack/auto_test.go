@@ -2,10 +2,12 @@ package attack
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -28,6 +30,7 @@ type autoTest struct {
 	*automatic
 	now    time.Time
 	bounds policy.Auto
+	open   []flowtable.Connection
 }
 
 func newAutoTest(t *testing.T) *autoTest {
@@ -35,7 +38,7 @@ func newAutoTest(t *testing.T) *autoTest {
 	for i := range 200 {
 		good = append(good, sampleOf(t, fmt.Sprintf("udp 203.0.113.%d:4000 > 192.0.2.1:53 len=80", i)))
 	}
-	return &autoTest{t, newAutomatic(good), time.Now(), policy.Auto{Collateral: 0.001, For: time.Minute, Max: 2}}
+	return &autoTest{t, newAutomatic(good), time.Now(), policy.Auto{Collateral: 0.001, For: time.Minute, Max: 2}, nil}
 }
 
 // rule is a suggestion that matches so many of 5000 legitimate samples.
@@ -44,9 +47,11 @@ func rule(port, harmed int) suggest.Rule {
 	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: harm}}
 }
 
+func (a *autoTest) connections() ([]flowtable.Connection, error) { return a.open, nil }
+
 func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	a.Helper()
-	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now); err != nil {
+	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now, a.connections); err != nil {
 		a.Fatal(err)
 	}
 	for _, r := range a.rules {
@@ -70,7 +75,7 @@ func (a *autoTest) second(there map[string]bool, packets ...string) (did []strin
 			there[r.Name] = true
 		}
 	}
-	a.review(a.now, a.bounds, there)
+	a.review(a.now, a.bounds, there, a.connections)
 	for _, r := range a.rules {
 		if r.step != nil {
 			did = append(did, r.step.Did)
@@ -186,5 +191,61 @@ func TestAutomaticRestart(t *testing.T) {
 				t.Errorf("it ends %v, now %v", next.rules[0].Until, next.now)
 			}
 		})
+	}
+}
+
+// TestAutomaticSparesTheUnproved has rules that honest packets may match too, though the baseline shows none of them: what a crowd of
+// newcomers shares, and what the segments of an open connection can be. A rule that stands goes when a connection begins that it can match.
+func TestAutomaticSparesTheUnproved(t *testing.T) {
+	text := func(keys string) suggest.Rule {
+		r := rule(0, 0)
+		r.Text = "{name: suggested-1, " + keys + ", observe: true, then: drop}"
+		return r
+	}
+	open := func(client, server string) []flowtable.Connection {
+		return []flowtable.Connection{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
+	}
+	upload := open("203.0.113.7:40000", "192.0.2.1:443")
+	for _, tt := range []struct {
+		keys  string
+		open  []flowtable.Connection
+		taken bool
+	}{
+		{"from: 198.19.2.0/24, proto: udp", nil, false}, // newcomers of a network
+		{"proto: udp, ttl: 116", nil, false},            // that are as far away
+		{"proto: udp, ttl: 83-136, length: 60-80", nil, false},
+		{"to: 192.0.2.1, port: udp/30120", nil, false}, // all clients of a service
+		{`port: tcp/443, flags: "syn", ttl: 64`, nil, false},
+		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
+		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false}, // its bytes move on
+		{`port: tcp/443, flags: "ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false},
+		{`port: tcp/443, flags: "syn", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`port: tcp/80, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`from: 198.51.100.0/24, port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{"sport: tcp/443, length: 1500", open("192.0.2.1:40000", "203.0.113.7:443"), false}, // what this host fetches
+		{"sport: udp/123", upload, true},
+		{"icmp: echo-request", upload, true},
+		{"sport: tcp/443, ttl: 60", open("[2001:db8::1]:40000", "[2001:db8::2]:443"), false},
+	} {
+		a := newAutoTest(t)
+		a.open = tt.open
+		if got := a.propose(text(tt.keys)); (len(got) > 0) != tt.taken {
+			t.Errorf("%s beside %v: taken %v, want %v", tt.keys, tt.open, got, tt.taken)
+		}
+	}
+	a := newAutoTest(t)
+	line := text(`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`)
+	a.propose(line)
+	if got := a.second(nil, flood); got != nil {
+		t.Fatalf("without a connection: %v", got)
+	}
+	a.open = upload
+	if got := a.second(nil, flood); !slices.Equal(got, []string{Removed}) {
+		t.Errorf("a connection begins: %v", got)
+	}
+	if a.open = nil; a.propose(line) != nil {
+		t.Error("it comes again")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -23,13 +24,34 @@ func (f *Table) Learn(protects func(port uint16, behind bool) bool) error {
 	return errors.Join(err, trackedErr)
 }
 
+// Open lists the TCP connections that the kernel has open: those of sockets of this network namespace, and those that conntrack has. The
+// server is the end that this host has, or that was asked.
+func Open() ([]Connection, error) {
+	all := func(uint16) bool { return true }
+	sockets, err := ofSockets(all)
+	tracked, trackedErr := ofConntrack(all)
+	return slices.Concat(sockets.open, sockets.closing, tracked.open, tracked.closing), errors.Join(err, trackedErr)
+}
+
 // Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
 func (f *Table) Preload(protects func(port uint16) bool) (int, error) {
-	var known preload
+	known, err := ofSockets(protects)
+	return f.addAll(known), err
+}
+
+// PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
+// this host.
+func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
+	known, err := ofConntrack(protects)
+	return f.addAll(known), err
+}
+
+// ofSockets lists the connections that sockets of this network namespace have on ports.
+func ofSockets(protects func(port uint16) bool) (known preload, err error) {
 	for _, family := range families {
 		sockets, err := netlink.SocketDiagTCP(family)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
-			return 0, fmt.Errorf("connections of this host: %w", err)
+			return preload{}, fmt.Errorf("connections of this host: %w", err)
 		}
 		for _, s := range sockets {
 			c := Connection{
@@ -40,7 +62,7 @@ func (f *Table) Preload(protects func(port uint16) bool) (int, error) {
 			}
 		}
 	}
-	return f.addAll(known), nil
+	return known, nil
 }
 
 // stateOfSocket is the flow state for a socket's state: none until its peer has proved its address. TIME-WAIT counts as
@@ -55,18 +77,16 @@ func stateOfSocket(state uint8) State {
 	return Closing
 }
 
-// PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
-// this host. It is no error when the kernel tracks none.
-func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
+// ofConntrack lists the connections to ports that the kernel tracks. It is no error when the kernel tracks none.
+func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
 	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
 	if err != nil || string(bytes.TrimSpace(count)) == "0" {
-		return 0, nil
+		return preload{}, nil
 	}
-	var known preload
 	for _, family := range families {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return 0, fmt.Errorf("tracked connections: %w", err)
+			return preload{}, fmt.Errorf("tracked connections: %w", err)
 		}
 		for _, flow := range flows {
 			from := flow.Forward
@@ -76,7 +96,7 @@ func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
 			}
 		}
 	}
-	return f.addAll(known), nil
+	return known, nil
 }
 
 // stateOfTracked is the flow state for an entry of conntrack whose handshake is over and which has not ended, none for

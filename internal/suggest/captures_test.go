@@ -51,11 +51,11 @@ func TestCaptures(t *testing.T) {
 
 func matches(t *testing.T, rule suggest.Rule, samples []suggest.Sample) int {
 	t.Helper()
-	matches, err := suggest.Matcher(rule.Text)
+	signature, err := suggest.ReadSignature(rule.Text)
 	check(t, err)
 	n := 0
 	for i := range samples {
-		if matches(&samples[i]) {
+		if signature.Has(&samples[i]) {
 			n++
 		}
 	}
