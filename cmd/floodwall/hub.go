@@ -29,6 +29,7 @@ type hubFlags struct {
 	cluster []string
 	nats    string
 	creds   string
+	disk    int
 	holds   time.Duration
 	length  time.Duration
 	why     string
@@ -52,7 +53,7 @@ func hubCommand(e *env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of the hub")
-	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubNodes(e, f), hubView(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
+	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubStatus(e, f), hubNodes(e, f), hubView(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
 	return c
 }
 
@@ -70,6 +71,7 @@ func hubInit(e *env, f *hubFlags) *cobra.Command {
 	c.Flags().StringSliceVar(&f.cluster, "cluster", nil, "three `hubs`, as NAME=HOST[:PORT]")
 	c.Flags().StringVar(&f.nats, "nats", "", "`addresses` of an existing cluster, in place of a server of its own")
 	c.Flags().StringVar(&f.creds, "creds", "", "`file` of credentials for it (default a new key)")
+	c.Flags().IntVar(&f.disk, "disk", hub.DefaultDisk, fmt.Sprintf("`megabytes` of its disk that each hub may use, at least %d", hub.LeastDisk))
 	return c
 }
 
@@ -115,7 +117,10 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 	if err != nil {
 		return err
 	}
-	dirs, err := hub.Init(f.dir, peers)
+	if f.disk < hub.LeastDisk {
+		return usagef(c, fmt.Sprintf("%d is usual", hub.DefaultDisk), "flag --disk: a hub needs %d MB at least, got %d", hub.LeastDisk, f.disk)
+	}
+	dirs, err := hub.Init(f.dir, peers, f.disk)
 	if err != nil {
 		return err
 	}
@@ -123,6 +128,8 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		e.println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
 	}
 	e.println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
+	prefixes, policy := (&hub.Config{Hubs: peers, DiskMB: f.disk}).Holds()
+	e.println("each hub may use %d MB of its disk, which suffices for %s banned prefixes and policies of %s", f.disk, display.Count(prefixes), display.Bytes(uint64(policy)))
 	return nil
 }
 
@@ -233,6 +240,71 @@ func hubNodes(e *env, f *hubFlags) *cobra.Command {
 	}
 	e.jsonFlag(c)
 	return c
+}
+
+func hubStatus(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "show how the hubs stand: nodes, bans, disk, and why one takes no bans",
+		Long: "Status shows for each hub that answers how many nodes are connected to it, how many prefixes are banned, for how many its disk\n" +
+			"suffices, and why it takes no bans now. It exits with 1 when a hub of the fleet does not answer, or takes none.",
+		Example: "  floodwall hub status\n  floodwall hub status --json",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.atHub(func(h *hub.Client) error {
+				all, err := h.Nodes(c.Context())
+				if err != nil {
+					return err
+				}
+				return e.printHubs(h.Hubs(), all)
+			})
+		},
+	}
+	e.jsonFlag(c)
+	return c
+}
+
+// fleetHub is a row of `hub status`.
+type fleetHub struct {
+	Hub       string `json:"hub"`
+	Answers   bool   `json:"answers"`
+	Connected int    `json:"connected"` // nodes
+	Prefixes  int    `json:"prefixes"`
+	Most      int    `json:"most"` // prefixes that the disk suffices for
+	Free      int64  `json:"free"` // bytes of the disk
+	Problem   string `json:"problem,omitempty"`
+}
+
+// printHubs prints how the hubs stand; names are those that there should be.
+func (e *env) printHubs(names []string, all []hub.Nodes) error {
+	list, wrong := []fleetHub{}, 0
+	for _, n := range all {
+		list = append(list, fleetHub{n.Hub, true, len(n.Connected), n.Prefixes, n.Most, n.Free, n.Problem})
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(h fleetHub) bool { return h.Hub == name }) {
+			list = append(list, fleetHub{Hub: name, Problem: "does not answer"})
+		}
+	}
+	slices.SortFunc(list, func(a, b fleetHub) int { return cmp.Compare(a.Hub, b.Hub) })
+	t := display.NewTable("hub", ">nodes", ">banned", ">at most", ">free", "problem")
+	for _, h := range list {
+		if h.Problem != "" {
+			wrong++
+		}
+		t.Row(h.Hub, display.Count(h.Connected), display.Count(h.Prefixes), display.Count(h.Most), display.Bytes(uint64(h.Free)), cmp.Or(h.Problem, "-"))
+	}
+	if e.json {
+		if err := e.printJSON(list); err != nil {
+			return err
+		}
+	} else {
+		e.table(t)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %s cannot take bans", wrong, display.Things(len(list), "hub", "hubs"))
+	}
+	return nil
 }
 
 // fleetNode is a row of `hub nodes`.

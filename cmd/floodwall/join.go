@@ -158,6 +158,9 @@ func waitingText(s *node.Status) (text string) {
 	if s.Waiting > 0 {
 		text = fmt.Sprintf(", %s on the way", display.Things(s.Waiting, "change", "changes"))
 	}
+	if s.Refusing != "" {
+		text += ": the hub says: " + s.Refusing
+	}
 	if s.Crowded > 0 {
 		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", display.Things(s.Crowded, "ban", "bans"))
 	}

@@ -60,7 +60,7 @@ func newSite(ctx context.Context, dir string) (s *site, err error) {
 		}
 		peers = append(peers, p)
 	}
-	if _, err := hub.Init(dir, peers); err != nil {
+	if _, err := hub.Init(dir, peers, hub.DefaultDisk); err != nil {
 		return nil, err
 	}
 	var starting sync.WaitGroup

@@ -45,8 +45,11 @@ type Result struct {
 type Nodes struct {
 	Hub       string   `json:"hub"`
 	Members   []Member `json:"members"`
-	Connected []string `json:"connected"` // to this hub
-	Prefixes  int      `json:"prefixes"`  // of which the fleet knows something
+	Connected []string `json:"connected"`         // to this hub
+	Prefixes  int      `json:"prefixes"`          // of which the fleet knows something
+	Most      int      `json:"most"`              // prefixes that the disk suffices for
+	Free      int64    `json:"free"`              // bytes of the disk
+	Problem   string   `json:"problem,omitempty"` // why the hub takes nothing now
 }
 
 // JoinRequest is what a node with an invitation sends.
@@ -69,6 +72,9 @@ var errConflict = errors.New("another hub changed this node at the same time: tr
 // update changes a member in the stream, and here.
 func (h *Hub) update(m Member, seq uint64) error {
 	text, err := json.Marshal(m)
+	if err == nil {
+		err = h.store.writable()
+	}
 	if err != nil {
 		return err
 	}
@@ -249,12 +255,26 @@ func (h *Hub) liftsOf(name string) (list wire.Offer) {
 // maxNodesAnswer is how many nodes one message has.
 const maxNodesAnswer = 500
 
+// standing says how this hub stands.
+func (h *Hub) standing() Nodes {
+	h.view.mu.Lock()
+	defer h.view.mu.Unlock()
+	n := Nodes{Hub: h.config.Name, Prefixes: h.view.table.Len(), Most: h.caps.prefixes}
+	if h.server != nil {
+		n.Free, _ = freeBytes(h.config.store()) // 0 when nobody can tell
+	}
+	if err := h.store.writable(); err != nil {
+		n.Problem = err.Error()
+	} else if h.store.suspect() {
+		n.Problem = "no write arrives at the store"
+	}
+	return n
+}
+
 // nodes lists the nodes. All hubs answer, in messages of a bounded size.
 func (h *Hub) nodes(m *nats.Msg) {
-	h.view.mu.Lock()
-	prefixes := h.view.table.Len()
-	h.view.mu.Unlock()
-	n := Nodes{Hub: h.config.Name, Prefixes: prefixes}
+	head := h.standing()
+	n := head
 	for _, member := range h.members.list() {
 		member.Secret = ""
 		if h.auth.connected(member.Name) {
@@ -262,7 +282,7 @@ func (h *Hub) nodes(m *nats.Msg) {
 		}
 		if n.Members = append(n.Members, member); len(n.Members) == maxNodesAnswer {
 			respond(m, n)
-			n = Nodes{Hub: h.config.Name, Prefixes: prefixes}
+			n = head
 		}
 	}
 	respond(m, n) // the last one has fewer than maxNodesAnswer

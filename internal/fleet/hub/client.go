@@ -70,6 +70,14 @@ func unreachable(err error) error {
 	return &ConfigError{fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall hub run` runs"}
 }
 
+// Hubs are the names of the hubs of the fleet.
+func (c *Client) Hubs() (list []string) {
+	for _, h := range c.config.Hubs {
+		list = append(list, h.Name)
+	}
+	return list
+}
+
 // Close ends the connection.
 func (c *Client) Close() { c.conn.Close() }
 

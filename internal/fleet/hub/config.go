@@ -46,6 +46,8 @@ type Config struct {
 	Controller string `json:"controller"`      // the public controller key
 	NATS       string `json:"nats,omitempty"`  // addresses of an existing cluster; no server is embedded then
 	Creds      string `json:"creds,omitempty"` // file of credentials for it
+	// DiskMB is how much of its disk each hub may use, in MB. The caps of the fleet follow from it, so all hubs have the same.
+	DiskMB int `json:"disk_mb,omitempty"`
 
 	dir string
 	// Fast, for tests and measurements, does not wait for the disk.

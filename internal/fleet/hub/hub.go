@@ -23,10 +23,7 @@ const (
 	policyStream = "FW_POLICY"
 )
 
-// maxStream is how large the stream of bans may become, in bytes.
-const maxStream = 4 << 30
-
-// maxPolicies is how large the stream of policies may become, in bytes: at least two of the largest, the oldest go first.
+// maxPolicies is how large the stream of policies becomes at most, in bytes: at least two of the largest, the oldest go first.
 const maxPolicies = 128 << 20
 
 // ackWait is how long the stream may take to keep a record. When it takes longer, or its leader has gone, the record is written again.
@@ -50,6 +47,8 @@ type Hub struct {
 	js       jetstream.JetStream
 	bans     jetstream.Stream
 	view     view
+	caps     space
+	store    store
 	offers   chan offer
 	rates    rates
 	sights   summaries
@@ -59,25 +58,44 @@ type Hub struct {
 	stop     context.CancelFunc
 }
 
-// Run runs a hub until ctx ends. log is told what happens, one line each.
+// Run runs a hub until ctx ends. It starts the hub again when its store has failed, as when the disk was full. log is told what happens, one
+// line each.
 func Run(ctx context.Context, c *Config, log func(string)) error {
 	h, err := Start(ctx, c, log)
 	if err != nil {
 		return err
 	}
 	log(fmt.Sprintf("hub %s serves nodes", c.Name))
-	<-ctx.Done()
-	h.Close()
+	for h != nil {
+		select {
+		case <-ctx.Done():
+			h.Close()
+			return nil
+		case <-h.store.broken:
+			h.Close()
+			h = restart(ctx, c, log)
+		}
+	}
 	return nil
 }
 
 // Start starts a hub. It returns when the hub serves nodes, which a cluster of which too few hubs run does not.
-func Start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error) {
+func Start(ctx context.Context, c *Config, log func(string)) (*Hub, error) {
+	if c.NATS == "" {
+		if err := c.checkDisk(log); err != nil {
+			return nil, err
+		}
+	}
+	return start(ctx, c, log)
+}
+
+func start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error) {
 	admin, public, err := c.admin()
 	if err != nil {
 		return nil, err
 	}
-	h = &Hub{config: c, log: log, members: newMembers(), offers: make(chan offer, 1024)}
+	h = &Hub{config: c, log: log, members: newMembers(), offers: make(chan offer, 1024), caps: c.space()}
+	h.store.broken = make(chan struct{})
 	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}, closed: map[string]time.Time{}}
 	ctx, h.stop = context.WithCancel(ctx)
 	h.ended = ctx.Done()
@@ -162,10 +180,10 @@ func (h *Hub) open(ctx context.Context) (err error) {
 func (h *Hub) streams() []jetstream.StreamConfig {
 	base := jetstream.StreamConfig{Storage: jetstream.FileStorage, Replicas: max(len(h.config.Hubs), 1), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld, AllowDirect: true}
 	members, bans, policies := base, base, base
-	policies.Name, policies.Subjects, policies.MaxBytes = policyStream, []string{wire.Policy + ".>"}, maxPolicies
+	policies.Name, policies.Subjects, policies.MaxBytes = policyStream, []string{wire.Policy + ".>"}, h.caps.policies
 	members.Name, members.Subjects = memberStream, []string{wire.Members + ".>"}
 	bans.Name, bans.Subjects = banStream, []string{wire.Bans + ".>"}
-	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = merge.Longest+time.Hour, maxStream, true
+	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = merge.Longest+time.Hour, h.caps.bans, true
 	return []jetstream.StreamConfig{members, bans, policies}
 }
 
@@ -217,6 +235,9 @@ func (h *Hub) serve(ctx context.Context) error {
 	h.running.Go(func() { h.intake(ctx) })
 	h.running.Go(func() { h.beat(ctx) })
 	h.running.Go(func() { h.show(ctx) })
+	if h.server != nil {
+		h.running.Go(func() { h.watchDisk(ctx) })
+	}
 	var errs []error
 	for subject, handle := range map[string]nats.MsgHandler{
 		wire.Nodes + ".*.ban":    h.bounded(h.offered),

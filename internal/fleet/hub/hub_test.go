@@ -30,7 +30,7 @@ func TestStartFails(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "hub")
 		peer, err := NewPeer("hub", "192.0.2.1") // which no host of a test has
 		if err == nil {
-			_, err = Init(dir, []Peer{peer})
+			_, err = Init(dir, []Peer{peer}, LeastDisk)
 		}
 		if err == nil {
 			err = test.spoil(dir)
@@ -61,7 +61,7 @@ func TestInitTwice(t *testing.T) {
 	dir := t.TempDir()
 	peer, err := NewPeer("hub", "192.0.2.1:5000")
 	if err == nil {
-		_, err = Init(dir, []Peer{peer})
+		_, err = Init(dir, []Peer{peer}, LeastDisk)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestInitTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Init(dir, []Peer{peer}); err == nil {
+	if _, err := Init(dir, []Peer{peer}, LeastDisk); err == nil {
 		t.Error("it is made twice")
 	}
 	if after, _ := os.ReadFile(filepath.Join(dir, ControllerFile)); string(after) != string(before) {

@@ -40,8 +40,8 @@ func NewPeer(name, address string) (Peer, error) {
 }
 
 // Init makes the state of a new fleet in a directory: of the hub itself when there is one, else of each hub in a directory of its
-// name. It returns the directories. The controller's key is in dir itself.
-func Init(dir string, peers []Peer) (dirs []string, err error) {
+// name. It returns the directories. The controller's key is in dir itself. diskMB is Config.DiskMB.
+func Init(dir string, peers []Peer, diskMB int) (dirs []string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
 		return nil, &ConfigError{dir + " has the keys of a fleet already", "name another directory with --dir; a fleet whose keys are lost begins anew"}
 	}
@@ -65,7 +65,7 @@ func Init(dir string, peers []Peer) (dirs []string, err error) {
 		if len(peers) > 1 {
 			to = filepath.Join(dir, p.Name)
 		}
-		if err := a.writeHub(to, p, Config{Name: p.Name, Hubs: peers, Controller: controller}, adminSeed); err != nil {
+		if err := a.writeHub(to, p, Config{Name: p.Name, Hubs: peers, Controller: controller, DiskMB: diskMB}, adminSeed); err != nil {
 			return nil, err
 		}
 		dirs = append(dirs, to)
@@ -199,7 +199,7 @@ func InitClient(dir, servers, creds string) (m Made, err error) {
 		}
 	}
 	m.User = wire.HubPermissions().Text(user)
-	text, err := json.MarshalIndent(Config{Name: "hub", NATS: servers, Creds: creds, Controller: controller}, "", "  ")
+	text, err := json.MarshalIndent(Config{Name: "hub", NATS: servers, Creds: creds, Controller: controller, DiskMB: DefaultDisk}, "", "  ")
 	if err != nil {
 		return m, err
 	}

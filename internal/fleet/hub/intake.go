@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -17,11 +16,11 @@ import (
 
 // What one node may say, and what the fleet holds.
 const (
-	nodeRate    = 2000    // statements a second of one node
-	nodeBurst   = 30      // seconds' worth at once: after a partition a node has much to say
-	maxOfNode   = 200_000 // statements of one node
-	maxPrefixes = 1_000_000
-	syncRate    = 1.0 // requests of a node a second for what it has missed; one for syncRecords more counts as one more
+	nodeRate    = 2000      // statements a second of one node
+	nodeBurst   = 30        // seconds' worth at once: after a partition a node has much to say
+	maxOfNode   = 200_000   // statements of one node
+	maxPrefixes = 1_000_000 // when the disk has space for as many
+	syncRate    = 1.0       // requests of a node a second for what it has missed; one for syncRecords more counts as one more
 	syncBurst   = 120
 	syncRecords = 10_000
 
@@ -197,6 +196,14 @@ type one struct {
 
 func (o one) statement() merge.Statement { return o.offer.said[o.at].Statement }
 
+// later has the statement said again: nothing can be written now.
+func (o one) later(why error) {
+	o.offer.outcomes[o.at] = wire.Later
+	if o.offer.text == "" && why != nil {
+		o.offer.text = why.Error()
+	}
+}
+
 func (o one) refuse(err error) {
 	o.offer.outcomes[o.at] = wire.Refused
 	if o.offer.text == "" {
@@ -235,10 +242,10 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	switch {
 	case s.Origin == merge.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift takes the place of a ban
 		return nil
-	case h.view.table.Of(s.Origin) >= maxOfNode:
-		return fmt.Errorf("node %s has %d statements already", s.Origin, maxOfNode)
-	case h.view.table.Len() >= maxPrefixes:
-		return errors.New("the fleet is full")
+	case h.view.table.Of(s.Origin) >= h.caps.ofNode:
+		return fmt.Errorf("node %s has %d statements already", s.Origin, h.caps.ofNode)
+	case h.view.table.Len() >= h.caps.prefixes:
+		return fmt.Errorf("the fleet has %d banned prefixes, as many as its hubs have space for", h.caps.prefixes)
 	}
 	return nil
 }

@@ -15,8 +15,11 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// keepTries is how often a record is written when other hubs write the same one meanwhile.
-const keepTries = 8
+// keepTries is how often a record is written when other hubs write the same one meanwhile, and keepWait for how long: a command waits longer.
+const (
+	keepTries = 8
+	keepWait  = answerWait / 2
+)
 
 // written is a record on its way to the stream.
 type written struct {
@@ -29,18 +32,22 @@ type written struct {
 // keep writes what offers change to the stream, tells all nodes, and answers.
 func (h *Hub) keep(ctx context.Context, list []offer) {
 	order, of := h.sort(list, time.Now())
-	for try := 0; len(order) > 0; try++ {
+	why := h.store.writable()
+	for try, began := 0, time.Now(); len(order) > 0 && why == nil; try++ {
+		suspect := h.store.suspect()
 		kept, again := h.write(ctx, order, of)
 		if len(kept) > 0 {
 			_ = h.send(wire.Live, kept, 0) // nodes that miss it ask
 		}
-		if order = again; try == keepTries || ctx.Err() != nil {
+		h.store.wrote(len(kept) > 0 || len(again) == 0)
+		why = h.store.writable()
+		if order = again; try == keepTries || suspect || ctx.Err() != nil || time.Since(began) > keepWait {
 			break
 		}
 	}
 	for _, p := range order {
 		for _, o := range of[p] {
-			o.offer.outcomes[o.at] = wire.Later
+			o.later(why)
 		}
 	}
 	for i := range list {

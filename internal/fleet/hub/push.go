@@ -58,6 +58,9 @@ func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, con
 	if err != nil {
 		return err
 	}
+	if err := c.fits(content); err != nil {
+		return err
+	}
 	for sum, b := range content {
 		for part := range wire.Parts(int64(len(b))) {
 			if err := put(ctx, js, wire.FileSubject(sum, part), b[part*wire.PartSize:min((part+1)*wire.PartSize, len(b))]); err != nil {
@@ -78,6 +81,19 @@ func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, con
 		return unreachable(err)
 	}
 	return put(ctx, js, wire.PolicyHead, order, jetstream.WithExpectLastSequencePerSubject(seq))
+}
+
+// fits makes sure that the hubs have space for this version and the one before.
+func (c *Client) fits(content map[string][]byte) error {
+	size := int64(0)
+	for _, b := range content {
+		size += int64(len(b))
+	}
+	if _, most := c.config.Holds(); size > most {
+		return &ConfigError{fmt.Sprintf("the policy and its files have %d bytes, and the disks of the hubs suffice for %d", size, most),
+			"make lists smaller, or raise disk_mb in " + configFile + " of each hub"}
+	}
+	return nil
 }
 
 func put(ctx context.Context, js jetstream.JetStream, subject string, data []byte, o ...jetstream.PublishOpt) error {

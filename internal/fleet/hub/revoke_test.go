@@ -22,7 +22,7 @@ func newHub(t *testing.T) *Hub {
 	dir := t.TempDir()
 	peer, err := NewPeer("hub", "127.0.0.1")
 	if err == nil {
-		_, err = Init(dir, []Peer{peer})
+		_, err = Init(dir, []Peer{peer}, LeastDisk)
 	}
 	c, readErr := Read(dir)
 	if err != nil || readErr != nil {

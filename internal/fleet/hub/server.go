@@ -20,7 +20,7 @@ const startWait = 30 * time.Second
 func startServer(c *Config, auth server.Authentication) (*server.Server, error) {
 	o := &server.Options{
 		ServerName: c.Name, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: filepath.Join(c.dir, storeDir), SyncAlways: !c.Fast,
+		JetStream: true, StoreDir: filepath.Join(c.dir, storeDir), SyncAlways: !c.Fast, JetStreamMaxStore: 2 * c.space().all, // checkDisk has looked
 		CustomClientAuthentication: auth, AlwaysEnableNonce: true,
 		MaxPayload: wire.MaxMessage, MaxControlLine: 4096, MaxConn: 16384, MaxSubs: 64,
 		WriteDeadline: 5 * time.Second, AuthTimeout: 5, TLSTimeout: 5, PingInterval: 20 * time.Second, MaxPingsOut: 2,

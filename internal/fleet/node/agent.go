@@ -79,6 +79,7 @@ type Agent struct {
 	texts   texts
 	paused  time.Time // until when the enforcer is left alone
 	told    string    // its last error
+	full    string    // why a hub takes nothing now, as it says
 	sees    view
 	ledger  ledger
 	beat    time.Time          // when a hub was last heard

@@ -49,7 +49,7 @@ func newFleet(t *testing.T) *fleet {
 	f := &fleet{t: t, dir: t.TempDir()}
 	peer, err := hub.NewPeer("hub", "127.0.0.1")
 	if err == nil {
-		_, err = hub.Init(f.dir, []hub.Peer{peer})
+		_, err = hub.Init(f.dir, []hub.Peer{peer}, hub.LeastDisk)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,9 @@ func (a *Agent) settle(m *nats.Msg, number uint64) {
 	if rejected > 0 {
 		go a.log("", fmt.Errorf("fleet: the hub refuses %d of %d statements: %s", rejected, len(f.said), answer.Text))
 	}
-	if !f.later {
+	if a.full = ""; f.later {
+		a.full = answer.Text
+	} else {
 		a.flight = nil
 	}
 }

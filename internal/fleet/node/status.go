@@ -16,13 +16,14 @@ import (
 type Status struct {
 	Node      string        `json:"node"`
 	Connected bool          `json:"connected"`
-	Hub       string        `json:"hub,omitempty"` // to which it is connected
-	Synced    bool          `json:"synced"`        // it has all that the hub has
-	Entered   int           `json:"entered"`       // bans of other nodes that this host has
-	Crowded   int           `json:"crowded"`       // bans of other nodes that are not entered, as those take their share of the set
-	Own       int           `json:"own"`           // bans of this host
-	Waiting   int           `json:"waiting"`       // of them, and lifts, that no hub has heard of yet
-	Offset    time.Duration `json:"offset"`        // how far the time of the fleet is ahead, in nanoseconds
+	Hub       string        `json:"hub,omitempty"`      // to which it is connected
+	Synced    bool          `json:"synced"`             // it has all that the hub has
+	Entered   int           `json:"entered"`            // bans of other nodes that this host has
+	Crowded   int           `json:"crowded"`            // bans of other nodes that are not entered, as those take their share of the set
+	Own       int           `json:"own"`                // bans of this host
+	Waiting   int           `json:"waiting"`            // of them, and lifts, that no hub has heard of yet
+	Refusing  string        `json:"refusing,omitempty"` // why the hub takes none of those that wait, as it says
+	Offset    time.Duration `json:"offset"`             // how far the time of the fleet is ahead, in nanoseconds
 	Counts
 	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node takes no policies of the fleet
 	Time   time.Time         `json:"time"`
@@ -37,7 +38,7 @@ func (a *Agent) Status() Status {
 		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.ahead, Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
 	}
 	if a.conn != nil && a.conn.IsConnected() {
-		s.Connected, s.Hub = true, a.conn.ConnectedServerName()
+		s.Connected, s.Hub, s.Refusing = true, a.conn.ConnectedServerName(), a.full
 	}
 	return s
 }
