@@ -235,7 +235,7 @@ __noinline __u64 flow_victim(struct flow_bucket *b, __u32 now)
 
 	if (!b)
 		return 0;
-#pragma unroll
+#pragma nounroll
 	for (__u32 i = 0; i < FLOW_SLOTS; i++) {
 		__u64 worth = slot_worth(read_once(&b->word[i]), now), less = opaque((worth - least) >> 63);
 

@@ -214,27 +214,45 @@ static __always_inline __u32 tuple_size(const struct packet *p, const struct bpf
 }
 
 /*
+ * What the helpers for listening sockets are given, one after the other in the same memory: with both side by side, the chain of
+ * calls to here would exceed the 512 bytes of stack that Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth).
+ */
+union listener_question {
+	struct bpf_sock_tuple tuple;
+	struct short_headers headers;
+};
+
+/* The socket that the host has for the connection of a packet, or NULL. The caller releases it. q is zero before and after. */
+static __always_inline struct bpf_sock *socket_of(struct xdp_md *ctx, struct packet *p, union listener_question *q)
+{
+	struct bpf_sock *sk;
+
+	tuple_of(&q->tuple, p);
+	sk = bpf_skc_lookup_tcp(ctx, &q->tuple, tuple_size(p, &q->tuple), BPF_F_CURRENT_NETNS, 0);
+	__builtin_memset(&q->tuple, 0, sizeof(q->tuple));
+	return sk;
+}
+
+/*
  * The sequence number of the SYN-ACK of the listening socket, for a SYN as of raw_cookie(). The helper records that the
  * socket has sent cookies; otherwise the kernel accepts none. Returns -1 when no socket listens, or when it gives no
  * cookies (net.ipv4.tcp_syncookies is not 2).
  */
 __noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn, __u32 mss)
 {
-	struct short_headers h = {};
-	struct bpf_sock_tuple tuple = {};
+	union listener_question q = {};
 	struct bpf_sock *sk;
 	__s64 cookie = -1;
 
 	if (!p)
 		return -1;
-	tuple_of(&tuple, p);
-	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	sk = socket_of(ctx, p, &q);
 	if (!sk)
 		return -1;
-	syn_headers(&h, p, isn, mss);
+	syn_headers(&q.headers, p, isn, mss);
 	/* Pass only listeners: the helper reads fields of the socket before it checks its type (CVE-2026-80738). */
 	if (sk->state == BPF_TCP_LISTEN)
-		cookie = bpf_tcp_gen_syncookie(sk, &h, ip_size(p), &h.l4.tcp, sizeof(h.l4));
+		cookie = bpf_tcp_gen_syncookie(sk, &q.headers, ip_size(p), &q.headers.l4.tcp, sizeof(q.headers.l4));
 	bpf_sk_release(sk);
 	return cookie < 0 ? -1 : cookie & 0xffffffff;
 }
@@ -242,20 +260,19 @@ __noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn
 /* Whether an ACK acknowledges a SYN-ACK with the cookie of the listening socket. */
 __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
 {
-	struct short_headers h = {};
-	struct bpf_sock_tuple tuple = {};
+	union listener_question q = {};
 	struct bpf_sock *sk;
 	__u32 valid = false;
 
 	if (!p)
 		return false;
-	tuple_of(&tuple, p);
-	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	sk = socket_of(ctx, p, &q);
 	if (!sk)
 		return false;
-	ack_headers(&h, p, seq, ack);
+	ack_headers(&q.headers, p, seq, ack);
 	if (sk->state == BPF_TCP_LISTEN)
-		valid = !bpf_tcp_check_syncookie(sk, &h, ip_size(p), &h.l4.tcp, sizeof(h.l4.tcp));
+		valid = !bpf_tcp_check_syncookie(sk, &q.headers, ip_size(p), &q.headers.l4.tcp,
+						 sizeof(q.headers.l4.tcp));
 	bpf_sk_release(sk);
 	return valid;
 }

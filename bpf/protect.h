@@ -60,22 +60,19 @@ enum proof {
  * What a cookie proves in mode router. The SYN-ACK announces a window of 0, so a client whose ACK is lost can only send a window probe:
  * an ACK with the sequence number of the byte before (RFC 9293, 3.8.6.1). From it SYNPROXY would begin the connection one byte too early.
  */
-static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
+static __always_inline __u32 router_proof(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {
 	bool bare = p->payload >= p->end, probe;
-	struct syn_options o = {};
 
-	if (!read_timestamps(ctx, p, &o))
-		read_options(ctx, p, &o);
-	if (!o.timestamps) {
+	if (!o->timestamps) {
 		if (!raw_cookie_valid(p, seq, ack))
 			return PROOF_NONE;
 		return bare && is_small_probe(p, seq, ack) ? PROOF_PROBE : PROOF_HANDSHAKE;
 	}
 	/* Most forged segments end here, before the hashes of the kernel. */
-	if (!stamp_is_recent(o.tsecr, tick_of(p)))
+	if (!stamp_is_recent(o->tsecr, tick_of(p)))
 		return PROOF_NONE;
-	probe = bare && is_stamped_probe(o.tsecr, seq);
+	probe = bare && is_stamped_probe(o->tsecr, seq);
 	if (!raw_cookie_valid(p, seq + probe, ack))
 		return PROOF_NONE;
 	return probe ? PROOF_PROBE : PROOF_HANDSHAKE;
@@ -89,10 +86,10 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack) ? PROOF_HANDSHAKE : PROOF_NONE;
-	if (pr->method == METHOD_ROUTER)
-		return router_proof(ctx, p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
+	if (pr->method == METHOD_ROUTER)
+		return router_proof(p, seq, ack, &o);
 	return protect_host && cookie_check(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
@@ -109,14 +106,13 @@ static __always_inline void limit_offers(struct syn_options *o, struct packet *p
 	o->ecn = (offers & OFFER_ECN) && (p->flags & (TCP_ECE | TCP_CWR)) == (TCP_ECE | TCP_CWR);
 }
 
-/* Replaces the values of the SYN's options by those that the SYN-ACK announces. */
-static __always_inline void announce(struct syn_options *o, struct packet *p, struct protection *pr, __u32 tsval)
+/* Replaces the values of the SYN's options by those that the SYN-ACK announces. tsval is set with the cookie, tsecr before. */
+static __always_inline void announce(struct syn_options *o, struct packet *p, struct protection *pr)
 {
 	if (o->mss)
 		o->mss = pr->mss[p->family & 1];
 	if (o->wscale != WSCALE_NONE)
 		o->wscale = pr->wscale;
-	o->tsecr = tsval;
 }
 
 /*
@@ -127,8 +123,8 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 {
 	struct syn_ack a = {};
 	struct tcphdr *tcp;
-	__u32 isn, tsval;
 	__s64 cookie;
+	__u32 isn;
 
 	if (!p || !pr)
 		return 0;
@@ -136,16 +132,16 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	if (!tcp || is_no_source(p))
 		return 0;
 	isn = bpf_ntohl(tcp->seq);
+	a.ack = isn + 1;
+	a.window = pr->window;
 	read_options(ctx, p, &a.options);
 	limit_offers(&a.options, p, pr->offers);
-	tsval = a.options.tsval;
+	a.options.tsecr = a.options.tsval;
 	cookie = make_cookie(ctx, p, pr, isn, &a.options);
 	if (cookie < 0)
 		return 0;
-	announce(&a.options, p, pr, tsval);
+	announce(&a.options, p, pr);
 	a.seq = cookie;
-	a.ack = isn + 1;
-	a.window = pr->window;
 	return make_syn_ack(ctx, p, &a);
 }
 

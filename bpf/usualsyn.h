@@ -133,10 +133,11 @@ static __always_inline void put_plain_answer(struct packet *p, struct segment *g
 static __always_inline void answer_usual_options(struct packet *p, struct segment *g, struct syn_ack *a,
 						 struct protection *pr, bool v6, bool stamped)
 {
-	__u32 isn = bpf_ntohl(g->tcp->seq), tsval = a->options.tsval;
+	__u32 isn = bpf_ntohl(g->tcp->seq);
 
+	a->options.tsecr = a->options.tsval;
 	a->seq = cookie_of(p, isn, &a->options, p->now);
-	announce(&a->options, p, pr, tsval);
+	announce(&a->options, p, pr);
 	a->ack = isn + 1;
 	a->window = pr->window;
 	if (stamped)
