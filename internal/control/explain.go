@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -116,6 +117,20 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 		return false
 	}
 	return slices.Contains(c.own(), a)
+}
+
+// Fetcher fetches lists. When a server does not answer, it says whether the policy that runs drops the answers.
+func (in Instance) Fetcher() *feed.Fetcher {
+	return &feed.Fetcher{Drops: func(ctx context.Context, answer packet.Spec) string {
+		e, err := in.Explain(ctx, answer)
+		switch {
+		case err != nil || e.Verdict == ir.Pass.String(): // nothing runs, or it is not the policy
+			return ""
+		case e.Reason == "default":
+			return "its default"
+		}
+		return fmt.Sprintf("%q", e.Reason)
+	}}
 }
 
 // Explain asks the policy that runs for its decision about a packet: the XDP program itself, and a copy of the rules in netfilter in a

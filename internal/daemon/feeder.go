@@ -24,7 +24,7 @@ const (
 // feeder keeps lists and databases up to date.
 type feeder struct {
 	*watcher
-	fetcher feed.Fetcher
+	fetcher *feed.Fetcher
 	sync    func(ctx context.Context, all bool) ([]lists.Exchanged, error)
 	said    map[string]bool // alerts that were reported and have not gone since
 	failed  string          // the error of the last exchange
@@ -33,7 +33,7 @@ type feeder struct {
 // feeds fetches lists when they are due, and exchanges sets of which the copy or the database has changed, until ctx ends. A
 // server that is slow keeps no other set from being exchanged.
 func (w *watcher) feeds(ctx context.Context) {
-	f := &feeder{watcher: w, sync: w.in.SyncLists, said: map[string]bool{}}
+	f := &feeder{watcher: w, fetcher: w.in.Fetcher(), sync: w.in.SyncLists, said: map[string]bool{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -95,7 +95,7 @@ func (f *feeder) fetch(ctx context.Context) {
 	for i := range live {
 		if s := live[i].Feed; s != nil {
 			all.Go(func() {
-				outcome, err := f.in.Feeds.Refresh(ctx, &f.fetcher, *s, false)
+				outcome, err := f.in.Feeds.Refresh(ctx, f.fetcher, *s, false)
 				if err != nil && ctx.Err() == nil {
 					f.report(Event{Err: fmt.Errorf("%w; the copy before stays", err)})
 				}

@@ -43,6 +43,10 @@ type Fetcher struct {
 	// Inside reports whether an address is one that no redirect from outside may lead to; nil: all that are not routed on the
 	// Internet.
 	Inside func(netip.Addr) bool
+
+	// Drops says by which rule this host itself drops a packet, "" when by none; nil: nobody knows. It is asked about the answer of a server
+	// that does not answer.
+	Drops func(ctx context.Context, answer packet.Spec) (rule string)
 }
 
 // body is what a server has sent.
@@ -78,12 +82,13 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 			request.Header.Set(name, value)
 		}
 	}
-	client := f.client()
+	var asked netip.AddrPort
+	client := f.client(&asked)
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(request)
 	if err != nil {
 		var inside *insideError
-		return nil, fail(errors.As(err, &inside), "%v", plain(err))
+		return nil, fail(errors.As(err, &inside), "%v%s", plain(err), f.ownDrop(ctx, err, asked))
 	}
 	defer answer.Body.Close()
 	switch {
@@ -162,8 +167,8 @@ func (e *insideError) Error() string {
 }
 
 // client is a client for one fetch. It connects to the addresses that it has looked up and checked: a name cannot mean
-// another one in between. Once it was at a public address, it does not connect to any other.
-func (f *Fetcher) client() *http.Client {
+// another one in between. Once it was at a public address, it does not connect to any other. asked becomes the address that it connects to.
+func (f *Fetcher) client(asked *netip.AddrPort) *http.Client {
 	inside := f.Inside
 	if inside == nil {
 		inside = notRouted
@@ -174,6 +179,7 @@ func (f *Fetcher) client() *http.Client {
 		if err != nil {
 			return err
 		}
+		*asked = to
 		addr := to.Addr().Unmap().WithZone("")
 		if inside(addr) {
 			if outside {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/statedir"
@@ -87,7 +86,7 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	s.trial = trial
 	options := control.ApplyOptions{
 		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), DryRun: o.DryRun, Confirm: trial,
-		Boot: s.id(), Costs: h.Costs(), Fetch: &feed.Fetcher{}, Read: s.verify,
+		Boot: s.id(), Costs: h.Costs(), Fetch: h.Instance.Fetcher(), Read: s.verify,
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions

@@ -57,7 +57,7 @@ func (h Host) RefreshFeeds(ctx context.Context, sets ...string) (*Refreshed, err
 	var errs []error
 	for _, s := range sources {
 		all.Go(func() {
-			outcome, err := h.Instance.Feeds.Refresh(ctx, &feed.Fetcher{}, s, true)
+			outcome, err := h.Instance.Feeds.Refresh(ctx, h.Instance.Fetcher(), s, true)
 			one.Lock()
 			defer one.Unlock()
 			if errs = append(errs, err); err == nil {
