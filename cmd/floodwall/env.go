@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -97,9 +98,10 @@ func (e *env) host() (operate.Host, error) {
 	return operate.NewHost(e.bpffs, state, e.warnOf), nil
 }
 
-// daemonSocket is the socket at which the daemon of this instance answers questions.
+// daemonSocket is the socket at which the daemon of this instance answers questions: `daemon --run` may have put it anywhere.
 func (e *env) daemonSocket() string {
-	return filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket)
+	dir := cmp.Or(daemonlock.Of(e.bpffs).Sockets(), listen.Dir(e.bpffs, datapath.DefaultDir))
+	return filepath.Join(dir, listen.ReadSocket)
 }
 
 // warnOf warns of an error that does not end the command.

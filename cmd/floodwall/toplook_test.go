@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -64,6 +65,33 @@ func TestTopLooksItself(t *testing.T) {
 				t.Error("the daemon is asked for a minute, which is longer than it looks")
 			}
 			end()
+		}
+	}
+}
+
+// TestTopFindsTheDaemon has a daemon with its sockets elsewhere: top asks it, so it shows what XDP drops, too. Prometheus finds its figures where
+// it looks by default.
+func TestTopFindsTheDaemon(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, file, "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nrules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n")
+	mustFloodwall(t, "apply", file)
+	run := filepath.Join(t.TempDir(), "run")
+	startDaemonIn(t, run, "--run", run)
+	sendMeanwhile(t, "fw1", time.Millisecond, "udp 198.51.100.9:9 > 192.0.2.1:7")
+	waitFor(t, "samples of what is dropped", func() bool {
+		var top operate.Top
+		if err := json.Unmarshal([]byte(mustFloodwall(t, "top", "--once", "--every", "1s", "--json")), &top); err != nil {
+			t.Fatal(err)
+		}
+		s := top.Samples
+		return s != nil && len(s.Sources) > 0 && s.Sources[0].Dropped != nil && *s.Sources[0].Dropped == 1
+	})
+	for _, path := range []string{"/metrics", "/v1/metrics"} {
+		if answer, err := get(filepath.Join(run, "read.sock"), path); err != nil || answer.status != http.StatusOK || !strings.Contains(answer.body, `floodwall_rule_packets_total{rule="port7"`) {
+			t.Errorf("%s: %v, %+v", path, err, answer)
 		}
 	}
 }

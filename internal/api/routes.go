@@ -25,7 +25,7 @@ func Routes() []Route {
 		read("/attacks/{id}", "the report of an attack", (*Call).attack).shows(Packets),
 		stream("/attacks/{id}/page", "the report of an attack as one page", "text/html", Packets, (*Call).attackPage),
 		stream("/attacks/{id}/capture", "packets of an attack, as pcapng", "application/x-pcapng", Packets, (*Call).attackCapture),
-		stream("/metrics", "figures for Prometheus", "text/plain", Read, (*Call).scrape),
+		stream(metricsPath, "figures for Prometheus", "text/plain", Read, (*Call).scrape),
 		stream("/events", "what happens, as server-sent events", "text/event-stream", Read, (*Call).events,
 			Parameter{Name: "after", Summary: "the number of the last event that the client has; the header Last-Event-ID says the same"}),
 		change("/block", "put addresses, prefixes and ranges into a dynamic set, at once", blockText, (*Call).block),

@@ -21,6 +21,9 @@ import (
 // prefix is what all paths begin with.
 const prefix = "/v1"
 
+// metricsPath is that of the figures, below prefix and alone: Prometheus asks there unless its configuration says otherwise.
+const metricsPath = "/metrics"
+
 // How many requests of a kind are answered at a time, for each origin.
 const (
 	maxStreams   = 16
@@ -103,9 +106,11 @@ func (s *Server) Warn(text string) { s.parts.Tell(KindWarning, text) }
 func (s *Server) Handler(from Origin) http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes {
-		mux.HandleFunc(r.Method+" "+prefix+r.Path, func(w http.ResponseWriter, request *http.Request) {
-			s.serve(&r, from, w, request)
-		})
+		answer := func(w http.ResponseWriter, request *http.Request) { s.serve(&r, from, w, request) }
+		mux.HandleFunc(r.Method+" "+prefix+r.Path, answer)
+		if r.Path == metricsPath {
+			mux.HandleFunc(r.Method+" "+metricsPath, answer)
+		}
 	}
 	for path, file := range page.Files() {
 		r := Route{Method: http.MethodGet, Path: path, Access: Read, serve: func(c *Call) error { return c.file(file) }}

@@ -50,7 +50,7 @@ func (h *host) watch() *watching {
 	done := make(chan error, 1)
 	w := &watching{host: h}
 	go func() {
-		done <- daemon.Watch(ctx, h.Instance, nil, func(e daemon.Event) {
+		done <- daemon.Watch(ctx, h.Instance, "", nil, func(e daemon.Event) {
 			w.lock.Lock()
 			defer w.lock.Unlock()
 			w.events = append(w.events, e)
@@ -237,7 +237,7 @@ func TestBannerSpares(t *testing.T) {
 	}
 	h.wantBan("198.51.100.11/32", 11, "198.51.100.11")
 
-	err := daemon.Watch(t.Context(), h.Instance, nil, func(daemon.Event) {})
+	err := daemon.Watch(t.Context(), h.Instance, "", nil, func(daemon.Event) {})
 	var watched *daemonlock.HeldError
 	if !errors.As(err, &watched) || watched.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d watches", err, os.Getpid())

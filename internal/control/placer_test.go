@@ -124,7 +124,7 @@ func TestPlacementUnderFlood(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	events, done := make(chan daemon.Event, 100), make(chan error)
-	go func() { done <- daemon.Watch(ctx, r.Instance, steep, func(e daemon.Event) { events <- e }) }()
+	go func() { done <- daemon.Watch(ctx, r.Instance, "", steep, func(e daemon.Event) { events <- e }) }()
 
 	const local, forwarded, dropped = "udp 192.0.2.9:5555 > 192.0.2.1:2000", "udp 192.0.2.9:5555 > 198.51.100.9:1000", "udp 192.0.2.9:5555 > 192.0.2.1:1000"
 	got := r.receive(2000)

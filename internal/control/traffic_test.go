@@ -237,7 +237,7 @@ func TestWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	events, done := make(chan daemon.Event, 100), make(chan error)
-	go func() { done <- daemon.Watch(ctx, e.Instance, nil, func(event daemon.Event) { events <- event }) }()
+	go func() { done <- daemon.Watch(ctx, e.Instance, "", nil, func(event daemon.Event) { events <- event }) }()
 	eventually := func(want string) {
 		t.Helper()
 		const packet = "udp 198.51.100.1:5 > 192.0.2.77:9"

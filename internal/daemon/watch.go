@@ -61,10 +61,12 @@ type watcher struct {
 // returns a *daemonlock.HeldError while another process watches the instance, and a *statedir.Error when the instance has another
 // state directory.
 //
+// sockets is the directory in which one of beside serves the API, for commands that ask it; "" when none does.
+//
 // The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
 // returns an error, Watch ends with it.
-func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
-	release, err := daemonlock.Of(in.Dir).Take(in.State)
+func Watch(ctx context.Context, in control.Instance, sockets string, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
+	release, err := daemonlock.Of(in.Dir).Take(in.State, sockets)
 	if err != nil {
 		return err
 	}

@@ -59,18 +59,22 @@ func (l Lock) file() (string, error) {
 }
 
 // Take takes the lock, until release is called or the process ends, however that happens. It returns a *HeldError when
-// another process has it. state is the daemon's state directory, for State.
-func (l Lock) Take(state string) (release func(), err error) {
+// another process has it. state and sockets are directories of the daemon, for State and Sockets; "" says nothing.
+func (l Lock) Take(state, sockets string) (release func(), err error) {
 	name, err := l.file()
 	if err != nil {
 		return nil, err
 	}
-	if state != "" {
-		if state, err = filepath.Abs(state); err != nil {
+	dirs := []string{state, sockets}
+	for i, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if dirs[i], err = filepath.Abs(dir); err != nil {
 			return nil, lockError(err)
 		}
 	}
-	f, err := lock(name, state)
+	f, err := lock(name, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func (l Lock) Take(state string) (release func(), err error) {
 // TakeFile locks a file in the manner of Take. It makes the file and its directory if they are absent, and release removes the
 // file.
 func TakeFile(name string) (release func(), err error) {
-	f, err := lock(name, "")
+	f, err := lock(name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +99,9 @@ func TakeFile(name string) (release func(), err error) {
 }
 
 // lock locks the file of a name.
-func lock(name, state string) (*os.File, error) {
+func lock(name string, dirs []string) (*os.File, error) {
 	for {
-		if f, err := take(name, state); f != nil || err != nil {
+		if f, err := take(name, dirs); f != nil || err != nil {
 			return f, err
 		}
 	}
@@ -110,9 +114,9 @@ const (
 	rangeWritten = 1
 )
 
-// take locks a file, and writes the number of this process and a state directory into it. It returns nil when a process that ends has just removed
+// take locks a file, and writes the number of this process and directories into it, a line each. It returns nil when a process that ends has just removed
 // the file.
-func take(name, state string) (*os.File, error) {
+func take(name string, dirs []string) (*os.File, error) {
 	f, err := open(name)
 	if f == nil || err != nil {
 		return nil, lockError(err)
@@ -121,7 +125,7 @@ func take(name, state string) (*os.File, error) {
 	taken := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
 	there := err == nil && isAt(f, name)
 	if there {
-		err = errors.Join(writeHolder(f, state), lockRange(f, rangeWritten))
+		err = errors.Join(writeHolder(f, dirs), lockRange(f, rangeWritten))
 	}
 	if there && err == nil {
 		return f, nil
@@ -167,10 +171,10 @@ func isAt(f *os.File, name string) bool {
 	return err == nil && os.SameFile(opened, now)
 }
 
-func writeHolder(f *os.File, state string) error {
+func writeHolder(f *os.File, dirs []string) error {
 	err := f.Truncate(0)
 	if err == nil {
-		_, err = fmt.Fprintf(f, "%d\n%s", os.Getpid(), state)
+		_, err = fmt.Fprintf(f, "%d\n%s", os.Getpid(), strings.Join(dirs, "\n"))
 	}
 	return err
 }
@@ -201,7 +205,13 @@ const (
 )
 
 // State is the state directory of the process that has the lock. It is "" when no process has it, and when it does not say.
-func (l Lock) State() string {
+func (l Lock) State() string { return l.line(1) }
+
+// Sockets is the directory of the sockets of the process that has the lock. It is "" when no process has it, and when it does not say.
+func (l Lock) Sockets() string { return l.line(2) }
+
+// line is a line of what the process that has the lock has written, the first of which is 0.
+func (l Lock) line(number int) string {
 	f := l.held(rangeWritten)
 	for end := time.Now().Add(writtenWait); f == nil; f = l.held(rangeWritten) {
 		if !l.Held() || time.Now().After(end) {
@@ -211,8 +221,11 @@ func (l Lock) State() string {
 	}
 	defer f.Close()
 	text, _ := io.ReadAll(f)
-	_, state, _ := strings.Cut(string(text), "\n")
-	return state
+	lines := strings.Split(string(text), "\n")
+	if number >= len(lines) {
+		return "" // a daemon of a version before
+	}
+	return lines[number]
 }
 
 // held opens the file of the lock, nil when no process has locked that range of it.

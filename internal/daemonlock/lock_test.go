@@ -21,18 +21,21 @@ func TestTake(t *testing.T) {
 	if l.Held() {
 		t.Error("it is watched before")
 	}
-	end, err := l.Take("/srv/state of it")
+	end, err := l.Take("/srv/state of it", "/run/sockets of it")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := l.State(); got != "/srv/state of it" {
 		t.Errorf("the state directory of the holder: %q", got)
 	}
+	if got := l.Sockets(); got != "/run/sockets of it" {
+		t.Errorf("the sockets of the holder: %q", got)
+	}
 	if !l.Held() || !(Lock{l.Dir, l.Instance + "./"}).Held() {
 		t.Error("it is not watched")
 	}
 	var held *HeldError
-	if _, err := l.Take(""); !errors.As(err, &held) || held.Process != os.Getpid() {
+	if _, err := l.Take("", ""); !errors.As(err, &held) || held.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d holds it", err, os.Getpid())
 	}
 	if (Lock{l.Dir, t.TempDir()}).Held() {
@@ -63,7 +66,7 @@ func TestTakeAfterCrash(t *testing.T) {
 	if l.Held() || l.State() != "" {
 		t.Error("it is watched by a process that is gone")
 	}
-	end, err := l.Take("")
+	end, err := l.Take("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +101,7 @@ func TestStateWhileTaken(t *testing.T) {
 		t.Fatalf("the state directory of a process that is gone: %q", state)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := errors.Join(writeHolder(f, "/srv/now"), lockRange(f, rangeWritten)); err != nil {
+	if err := errors.Join(writeHolder(f, []string{"/srv/now"}), lockRange(f, rangeWritten)); err != nil {
 		t.Fatal(err)
 	}
 	if state := <-got; state != "/srv/now" {
@@ -115,7 +118,7 @@ func TestTakeByOne(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for taken := 0; taken < 200; l.Held() {
-				end, err := l.Take("")
+				end, err := l.Take("", "")
 				var held *HeldError
 				if errors.As(err, &held) {
 					continue

@@ -44,7 +44,7 @@ func watchHere() error {
 		return err
 	}
 	in := control.Instance{Dir: fmt.Sprintf("/proc/self/fd/%d/%s", inheritedPins, rig.Pinned)}
-	return daemon.Watch(ctx, in, func() *cost.Model { return &model }, func(e daemon.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
+	return daemon.Watch(ctx, in, "", func() *cost.Model { return &model }, func(e daemon.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
 }
 
 // inheritedPins is the first descriptor that a process inherits beside the usual three.

@@ -136,6 +136,7 @@ function talkersNote(top, rows) {
   if (!top) return 'Asking …';
   if (!top.samples) return top.warning ? `${capital(top.warning)}. The rates of rules above are exact all the same.` : 'No samples.';
   const s = top.samples;
+  if (s.packets === 0) return `No packet was sampled in ${top.seconds.toFixed(1)} s.`;
   const share = s.one_in > 1 ? `, 1 packet in ${count(s.one_in)}` : '';
   const of = `Of ${s.verdicts ? 'all that comes' : 'what XDP passes'}, by ${count(s.packets)} samples in ${top.seconds.toFixed(1)} s${share}.`;
   return rows.length ? of : `${of} Nothing has 1% of them.`;
