@@ -204,7 +204,7 @@ func (h *Hub) revoke(m *nats.Msg) {
 
 // liftAll lifts all bans of a node. It returns how many lifts are kept.
 func (h *Hub) liftAll(name string) (lifted int, err error) {
-	h.settle()
+	h.settle(name)
 	lifts := h.liftsOf(name)
 	for part := lifts; len(part) > 0; part = part[min(len(part), wire.MaxItems):] {
 		for i, o := range h.request(offer{origin: name, said: part[:min(len(part), wire.MaxItems)]}) {
@@ -231,8 +231,8 @@ func (h *Hub) request(o offer) []wire.Outcome {
 	}
 }
 
-// settle waits until the offers that came before are kept.
-func (h *Hub) settle() { h.request(offer{}) }
+// settle waits until the offers of a node that came before are kept.
+func (h *Hub) settle(name string) { h.request(offer{origin: name}) }
 
 // liftsOf lifts all bans of a node.
 func (h *Hub) liftsOf(name string) (list wire.Offer) {

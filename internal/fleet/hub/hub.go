@@ -49,7 +49,7 @@ type Hub struct {
 	view     view
 	caps     space
 	store    store
-	offers   chan offer
+	offers   *queues
 	rates    rates
 	sights   summaries
 	policies policies
@@ -94,7 +94,7 @@ func start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error)
 	if err != nil {
 		return nil, err
 	}
-	h = &Hub{config: c, log: log, members: newMembers(), offers: make(chan offer, 1024), caps: c.space()}
+	h = &Hub{config: c, log: log, members: newMembers(), offers: newQueues(), caps: c.space()}
 	h.store.broken = make(chan struct{})
 	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}, closed: map[string]time.Time{}}
 	ctx, h.stop = context.WithCancel(ctx)

@@ -25,7 +25,7 @@ const (
 	syncRecords = 10_000
 
 	messageRate  = nodeRate + 1000 // messages a second of one node: an offer has a statement at least
-	messageBurst = nodeBurst
+	messageBurst = 5               // a node waits for the answer to an offer before it sends the next one, so it cannot pile messages up
 )
 
 // floodWait is for how long a node that sends more messages is disconnected.
@@ -79,6 +79,7 @@ type offer struct {
 	said     wire.Offer
 	reply    string
 	outcomes []wire.Outcome
+	left     int // statements that are not taken from the queue
 	text     string
 	done     chan<- []wire.Outcome // takes the outcomes when somebody within the hub waits for them; nil: nobody does
 }
@@ -137,11 +138,12 @@ func (h *Hub) offered(m *nats.Msg) {
 	h.enqueue(o)
 }
 
-// enqueue hands an offer to the intake, unless the hub ends. It waits while there are many.
+// enqueue hands an offer to the intake. It never waits: the messages of all nodes come one after the other. An offer of a node that has much in
+// its queue is to come later.
 func (h *Hub) enqueue(o offer) {
-	select {
-	case h.offers <- o:
-	case <-h.ended:
+	if !h.offers.add(&o) {
+		o.outcomes = fill(len(o.said), wire.Later)
+		h.answer(&o)
 	}
 }
 
@@ -163,29 +165,18 @@ func (h *Hub) answer(o *offer) {
 	}
 }
 
-// intake takes offers until ctx ends: all that have come meanwhile at a time, as the disk takes as long for many as for one.
+// intake takes offers until ctx ends: many at a time, as the disk takes as long for many as for one.
 func (h *Hub) intake(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
+		if list := h.offers.next(); len(list) > 0 {
+			h.keep(ctx, list)
+			continue
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case first := <-h.offers:
-			h.keep(ctx, h.gather(first))
+		case <-h.offers.wake:
 		}
 	}
-}
-
-func (h *Hub) gather(first offer) []offer {
-	list, n := []offer{first}, len(first.said)
-	for n < wire.MaxItems {
-		select {
-		case o := <-h.offers:
-			list, n = append(list, o), n+len(o.said)
-		default:
-			return list
-		}
-	}
-	return list
 }
 
 // one is a statement of an offer.
@@ -212,21 +203,19 @@ func (o one) refuse(err error) {
 }
 
 // sort groups the statements that may be made by their prefix, in the order in which they came.
-func (h *Hub) sort(list []offer, now time.Time) (order []netip.Prefix, of map[netip.Prefix][]one) {
+func (h *Hub) sort(list []part, now time.Time) (order []netip.Prefix, of map[netip.Prefix][]one) {
 	of = map[netip.Prefix][]one{}
-	for i := range list {
-		o := &list[i]
-		o.outcomes = fill(len(o.said), wire.Taken)
-		for at := range o.said {
-			s := &o.said[at]
+	for _, p := range list {
+		for at := p.from; at < p.to; at++ {
+			s := &p.said[at]
 			if err := h.refusal(s, now); err != nil {
-				one{o, at}.refuse(err)
+				one{p.offer, at}.refuse(err)
 				continue
 			}
 			if of[s.Prefix] == nil {
 				order = append(order, s.Prefix)
 			}
-			of[s.Prefix] = append(of[s.Prefix], one{o, at})
+			of[s.Prefix] = append(of[s.Prefix], one{p.offer, at})
 		}
 	}
 	return order, of

@@ -30,10 +30,12 @@ type written struct {
 }
 
 // keep writes what offers change to the stream, tells all nodes, and answers.
-func (h *Hub) keep(ctx context.Context, list []offer) {
-	order, of := h.sort(list, time.Now())
+func (h *Hub) keep(ctx context.Context, list []part) {
+	began := time.Now()
+	order, of := h.sort(list, began)
+	n := len(order)
 	why := h.store.writable()
-	for try, began := 0, time.Now(); len(order) > 0 && why == nil; try++ {
+	for try := 0; len(order) > 0 && why == nil; try++ {
 		suspect := h.store.suspect()
 		kept, again := h.write(ctx, order, of)
 		if len(kept) > 0 {
@@ -50,8 +52,11 @@ func (h *Hub) keep(ctx context.Context, list []offer) {
 			o.later(why)
 		}
 	}
-	for i := range list {
-		h.answer(&list[i])
+	h.offers.wrote(n, time.Since(began))
+	for _, p := range list {
+		if p.to == len(p.said) {
+			h.answer(p.offer)
+		}
 	}
 }
 

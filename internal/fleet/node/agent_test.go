@@ -26,6 +26,8 @@ type fleet struct {
 	conf *hub.Config
 	hub  *hub.Hub
 
+	options []func(*hub.Config)
+
 	mu sync.Mutex // over hub
 }
 
@@ -44,9 +46,9 @@ func (f *fleet) loseStream() {
 	}
 }
 
-func newFleet(t *testing.T) *fleet {
+func newFleet(t *testing.T, options ...func(*hub.Config)) *fleet {
 	t.Helper()
-	f := &fleet{t: t, dir: t.TempDir()}
+	f := &fleet{t: t, dir: t.TempDir(), options: options}
 	peer, err := hub.NewPeer("hub", "127.0.0.1")
 	if err == nil {
 		_, err = hub.Init(f.dir, []hub.Peer{peer}, hub.LeastDisk)
@@ -66,6 +68,9 @@ func (f *fleet) start() {
 		f.t.Fatal(err)
 	}
 	c.Plain, c.Fast = true, true
+	for _, o := range f.options {
+		o(c)
+	}
 	h, err := hub.Start(context.Background(), c, func(string) {})
 	if err != nil {
 		f.t.Fatal(err)

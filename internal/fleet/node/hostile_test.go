@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
@@ -204,6 +205,44 @@ func TestFloodingNode(t *testing.T) {
 	if !a.agent.Status().Connected || !b.agent.Status().Connected {
 		t.Error("a node that floods nothing is disconnected")
 	}
+}
+
+// TestFloodOfBans has a node of the fleet send 10,000 messages a second with a ban in each, to a hub that waits for its disk. The hub ends its
+// connection. The bans of another node come through meanwhile.
+func TestFloodOfBans(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, func(c *hub.Config) { c.Fast = false })
+	a, b := f.join("a"), f.join("b")
+	evil := f.hostile("evil")
+	began, sent := time.Now(), 0
+	flooding := make(chan bool)
+	go func() {
+		defer close(flooding)
+		for ; !evil.IsClosed() && time.Since(began) < 2*time.Minute; time.Sleep(time.Millisecond) {
+			for due := int(time.Since(began).Seconds() * 10_000); sent < due; sent++ {
+				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, byte(sent >> 16), byte(sent >> 8), byte(sent)}), 32)
+				o := banOf(p.String(), merge.Statement{Until: time.Now().Add(time.Hour).UnixMilli()})
+				_ = evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("evil")+".x", o.Bytes())
+			}
+		}
+	}()
+	longest := time.Duration(0)
+	for n := 0; !evil.IsClosed() && time.Since(began) < 2*time.Minute; n++ {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(n >> 8), byte(n)}), 32).String()
+		said := time.Now()
+		a.ban(p, time.Hour)
+		eventually(t, "b drops what a bans in a flood of bans", func() bool { return b.drops(p) })
+		longest = max(longest, time.Since(said))
+		time.Sleep(100 * time.Millisecond)
+	}
+	<-flooding
+	if !evil.IsClosed() {
+		t.Errorf("a node that sends 10,000 messages a second is not disconnected: %d sent", sent)
+	}
+	if longest > 10*time.Second { // it was 26 s when all nodes shared a queue, and is half a second
+		t.Errorf("the ban of another node took %v", longest)
+	}
+	t.Logf("disconnected after %v and %d messages; the longest way of another node's ban took %v", time.Since(began), sent, longest)
 }
 
 // TestHostileSight has a node of the fleet that says what others see, and what the fleet sees, and says of itself what cannot be, or what is
