@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestLock has a second one wait for the first, in vain and then not.
@@ -60,4 +62,77 @@ func TestRemoved(t *testing.T) {
 	if _, err := Lock(t.Context(), dir, func() error { return gone }); !errors.Is(err, gone) || tries < 3 {
 		t.Errorf("%v after %d tries, want %v", err, tries, gone)
 	}
+}
+
+// TestWaitingComesFirst has others wait for the lock all the time, so that it is never free for long: one more gets it all the same.
+func TestWaitingComesFirst(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed, locked := make(chan error, 3), make(chan struct{}, 1)
+	hold := func() error { // to the kernel each open file is another
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			return err
+		}
+		select {
+		case locked <- struct{}{}:
+		default:
+		}
+		time.Sleep(30 * time.Millisecond)
+		return nil
+	}
+	for range cap(failed) {
+		go func() {
+			var err error
+			for ctx.Err() == nil && err == nil {
+				err = hold()
+			}
+			failed <- err
+		}()
+	}
+	<-locked
+	for i := range 5 {
+		limited, end := context.WithTimeout(t.Context(), 20*time.Second)
+		unlock, err := Lock(limited, dir, func() error { return nil })
+		end()
+		if err != nil {
+			t.Errorf("lock %d: %v", i, err)
+			break
+		}
+		unlock()
+	}
+	cancel()
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGivesUp has one give up waiting: the lock that the kernel hands to it later is released at once.
+func TestGivesUp(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	there := func() error { return nil }
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := Lock(short, dir, there); !errors.Is(err, ErrTaken) {
+		t.Errorf("%v, want %v", err, ErrTaken)
+	}
+	f.Close()
+	unlock, err := Lock(t.Context(), dir, there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }
