@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
@@ -50,10 +49,7 @@ func (l *loaded) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	}
 	now, refused := dynamicset.Now(), 0
 	for _, b := range l.kept[s.Name] {
-		e := addrs.Entry{Prefix: b.Prefix, Why: b.Text(), Automatic: b.Origin != dynamicset.Manual}
-		if b.Expires != nil {
-			e.Expiry = dynamicset.Expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
-		}
+		e := dynamicset.EntryOf(b, now)
 		err := to.Insert(e, now)
 		if err != nil && !l.saved[s.Name] && !e.Automatic {
 			return dynamicset.BlockError(s, b.Prefix, err)

@@ -109,7 +109,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		}
 	}
 	defer before.Close()
-	bans, err := l.BansFor(ctx, now, before)
+	bans, err := l.bansBack(ctx, now, before)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
-	err = before.Enter(ctx, bans)
+	err = before.Hold(bans)
 	if err == nil { // the host's addresses may have changed since
 		_, _, err = before.RefreshLocal()
 	}
@@ -157,6 +157,28 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		err = errors.Join(err, l.State.Rollback()) // the two exchange their roles once more
 	}
 	return errors.Join(err, l.unload(ctx, now, loaded))
+}
+
+// bansBack are the bans in force, for the sets of the generation before. Where its sets are smaller, entries of programs give way as they
+// do when a set is full.
+func (l *live) bansBack(ctx context.Context, now, before *generation.Generation) (map[string][]dynamicset.Blocked, error) {
+	bans, err := l.BansFor(ctx, now, before)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range before.Manifest.Sets {
+		list := dynamicset.MostOf(bans[e.Name], e.Max)
+		if len(list) > e.Max {
+			return nil, &PreviousError{
+				fmt.Sprintf("set %q has %d entries that people made, and that of the previous policy, %s, has space for %d", e.Name, len(list), before.Manifest.File, e.Max),
+				fmt.Sprintf("unblock some, or raise the set's max in %s and apply that", before.Manifest.File),
+			}
+		}
+		if _, ok := bans[e.Name]; ok {
+			bans[e.Name] = list
+		}
+	}
+	return bans, nil
 }
 
 // carryTemporary has the program of the generation before drop by the temporary rules that are in force now, so that there is no moment

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -118,6 +119,29 @@ func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
 }
 
 func (s *xdpSet) Count(context.Context) (int, error) { return s.set.Count(Now()), nil }
+
+// Refill gives a set, which nobody asks meanwhile, the entries of a list and no others. Entries of programs that do not fit are left out.
+func Refill(set *addrs.DynamicSet, e manifest.Set, list []Blocked) error {
+	now := Now()
+	for _, old := range slices.Collect(set.All(now)) {
+		set.Delete(old.Prefix, now)
+	}
+	for _, b := range list {
+		if err := set.Insert(EntryOf(b, now), now); err != nil && b.Origin == Manual {
+			return BlockError(e, b.Prefix, err)
+		}
+	}
+	return nil
+}
+
+// EntryOf is what the memory of an XDP program has of an entry, at a second of the monotonic clock.
+func EntryOf(b Blocked, now uint32) addrs.Entry {
+	e := addrs.Entry{Prefix: b.Prefix, Why: b.Text(), Automatic: b.Origin != Manual}
+	if b.Expires != nil {
+		e.Expiry = Expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
+	}
+	return e
+}
 
 // BlockError says why set e did not take p: err is of addrs.DynamicSet.Insert.
 func BlockError(e manifest.Set, p netip.Prefix, err error) error {

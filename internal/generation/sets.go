@@ -90,8 +90,9 @@ func (l *Live) BansFor(ctx context.Context, now, before *Generation) (map[string
 	return bans, nil
 }
 
-// Enter adds bans, by the name of the set, to the dynamic sets of an XDP program. Without a program it does nothing.
-func (g *Generation) Enter(ctx context.Context, bans map[string][]dynamicset.Blocked) error {
+// Hold gives the dynamic sets of an XDP program that does not run these bans, by the name of the set, and no others: what a set has beyond
+// them was lifted while the program rested. Without a program it does nothing.
+func (g *Generation) Hold(bans map[string][]dynamicset.Blocked) error {
 	if g.Program == nil {
 		return nil
 	}
@@ -100,9 +101,8 @@ func (g *Generation) Enter(ctx context.Context, bans map[string][]dynamicset.Blo
 		return err
 	}
 	for _, e := range g.Manifest.Sets {
-		if list := bans[e.Name]; list != nil {
-			set := dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e)
-			if _, err := set.Block(ctx, dynamicset.AsBans(list)); err != nil {
+		if list, ok := bans[e.Name]; ok {
+			if err := dynamicset.Refill(dynamic.Sets[e.Dynamic], e, list); err != nil {
 				return err
 			}
 		}
