@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/firstpolicy"
-	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 func initCommand(e *env) *cobra.Command {
@@ -43,13 +44,17 @@ func (e *env) writeFirst(file string, devices []string) error {
 	if err != nil {
 		return err
 	}
+	name := file
 	if file == "-" {
-		e.text(h.Policy("policy.yaml"))
-		return nil
+		name = "policy.yaml"
 	}
-	text := h.Policy(file)
-	if _, err := policy.Parse(file, []byte(text)); err != nil {
+	text := h.Policy(name)
+	if err := checks(name, text); err != nil {
 		return fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
+	}
+	if file == "-" {
+		e.text(text)
+		return nil
 	}
 	if err := atomicfile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
 		return &hinted{fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE"}
@@ -57,6 +62,18 @@ func (e *env) writeFirst(file string, devices []string) error {
 		return err
 	}
 	e.println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
+	if closed := h.Closed(); closed != "" {
+		e.println("left closed: %s", closed)
+	}
 	e.println("read it, then: floodwall apply %s --confirm 60s", file)
 	return nil
+}
+
+// checks reports what is wrong with the text of a policy on its best target.
+func checks(file, text string) error {
+	c, err := control.CompileSource(file, []byte(text))
+	if err == nil {
+		_, err = c.Output(plan.TargetXDP)
+	}
+	return err
 }

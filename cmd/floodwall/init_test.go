@@ -3,11 +3,18 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/firstpolicy"
+	"github.com/floodwall/floodwall/internal/sockets"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -31,9 +38,17 @@ func TestInit(t *testing.T) {
 	}
 	served, local, closed := listenUDP(t, "0.0.0.0:5000"), listenUDP(t, "0.0.0.0:5353"), listenUDP(t, "127.0.0.1:5001")
 	listenUDP(t, "0.0.0.0:51820")
-	listenUDP(t, "0.0.0.0:41000")
+	listenUDP(t, "0.0.0.0:41000") // this program serves udp/5000, so it is likely a client's
+	serveUDP(t, 41001)
+	sh(t, "ip link add tunnel0 type vxlan id 1 dstport 41002; ip link set tunnel0 up") // the socket is the kernel's own, as that of WireGuard is
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comm := strings.TrimSpace(string(name))
 	out := mustFloodwall(t, "init")
-	if !strings.HasPrefix(out, "wrote policy.yaml: 4 services on 1 device\n") {
+	if !strings.HasPrefix(out, "wrote policy.yaml: 6 services on 1 device\nleft closed: udp/5353 ("+comm+"), which only hosts on the same link use; "+
+		"udp/41000 ("+comm+"), at ports of clients,") {
 		t.Errorf("init: %s", out)
 	}
 	text, err := os.ReadFile("policy.yaml")
@@ -44,6 +59,7 @@ func TestInit(t *testing.T) {
 		"\ndevices: [fw0]\n", "\n  # tcp/22: ", "from: [203.0.113.5]", "\n  - {name: ssh-tcp, port: tcp/22}\n",
 		"\n  - {name: web-tcp, port: tcp/80, syn: protect} #", "\n  - {name: udp-5000, port: udp/5000}\n", "udp/5353 is left out",
 		"\n  - {name: wireguard-udp, port: udp/51820}\n", "\n  # - {name: udp-41000, port: udp/41000}\n",
+		"\n  # udp/41001: udpserver\n  - {name: udp-41001, port: udp/41001} #", "\n  - {name: udp-41002, port: udp/41002} #",
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the policy has no %q:\n%s", line, text)
@@ -66,6 +82,7 @@ func TestInit(t *testing.T) {
 	mustFloodwall(t, "apply", "policy.yaml")
 	for packet, want := range map[string]string{
 		"tcp 198.51.100.9:4000 > 192.0.2.1:22 S": "pass", "tcp 198.51.100.9:443 > 192.0.2.1:40000 SA": "pass",
+		"udp 198.51.100.9:4000 > 192.0.2.1:41001": "pass", "udp 198.51.100.9:4000 > 192.0.2.1:41000": "drop",
 		"tcp 198.51.100.9:4000 > 192.0.2.1:6379 S": "drop", "tcp 198.51.100.9:443 > 192.0.2.1:40000 S": "drop",
 	} {
 		if out, _ := floodwall("explain", "--live", packet); !strings.Contains(out, "verdict  "+want) {
@@ -86,12 +103,119 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// TestInitProposals has the first policies of several hosts without the # before the rules and services that they propose: one at a time, and
+// all of them. What a comment proposes must be valid where it stands, as must the policy without it.
+func TestInitProposals(t *testing.T) {
+	t.Parallel()
+	service := func(proto uint8, port uint16) firstpolicy.Service {
+		return firstpolicy.Service{Service: sockets.Service{Proto: proto, Port: port}}
+	}
+	ssh, web, high := service(unix.IPPROTO_TCP, 22), service(unix.IPPROTO_TCP, 80), service(unix.IPPROTO_TCP, 40000)
+	last, dns, vpn := service(unix.IPPROTO_TCP, 60999), service(unix.IPPROTO_UDP, 53), service(unix.IPPROTO_UDP, 40001)
+	usual := [2]int{32768, 60999}
+	for name, h := range map[string]firstpolicy.Host{
+		"serves nothing":                 {Clients: usual},
+		"serves the web":                 {Clients: usual, Services: []firstpolicy.Service{ssh, web, dns}},
+		"serves at ports of clients":     {Clients: usual, Services: []firstpolicy.Service{last, high, web, vpn}, Unsure: []firstpolicy.Service{service(unix.IPPROTO_UDP, 41000)}},
+		"has one port for clients":       {Clients: [2]int{40000, 40000}, Services: []firstpolicy.Service{web}},
+		"serves at each port it has":     {Clients: [2]int{40000, 40000}, Services: []firstpolicy.Service{high, ssh}},
+		"asks name servers":              {Clients: usual, Services: []firstpolicy.Service{web}, Resolvers: []netip.Addr{netip.MustParseAddr("192.0.2.53")}},
+		"has what only the link can use": {Clients: usual, Services: []firstpolicy.Service{web}, LeftOut: []firstpolicy.Service{service(unix.IPPROTO_UDP, 5353)}},
+	} {
+		h.Devices = []string{"eth0"}
+		text := h.Policy("policy.yaml")
+		proposed := regexp.MustCompile(`(?m)^  # - \{`).FindAllStringIndex(text, -1)
+		if proposed == nil && name != "serves at each port it has" {
+			t.Errorf("a host that %s: nothing is proposed:\n%s", name, text)
+		}
+		policies := []string{text, strings.ReplaceAll(text, "\n  # - {", "\n  - {")}
+		for _, at := range proposed {
+			policies = append(policies, text[:at[0]]+"  - {"+text[at[1]:])
+		}
+		for _, p := range policies {
+			if err := checks("policy.yaml", p); err != nil {
+				t.Errorf("a host that %s: %v:\n%s", name, err, p)
+			}
+		}
+	}
+}
+
+// TestShortQueries opens sockets of clients and closes them again, as a resolver does that asks from a port of its own each time: none of
+// these is a service.
+func TestShortQueries(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	t.Chdir(t.TempDir())
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for port := 42000; port < 60000; port++ {
+			c, err := net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", port))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-stop:
+				c.Close()
+				return
+			case <-time.After(time.Millisecond):
+			}
+			c.Close()
+		}
+	}()
+	listenUDP(t, "0.0.0.0:41000")
+	mustFloodwall(t, "init", "--device", "fw0")
+	close(stop)
+	<-done
+	text, err := os.ReadFile("policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\n  - {name: udp-41000, port: udp/41000} #") {
+		t.Errorf("the socket that stays is no service:\n%s", text)
+	}
+	if n := strings.Count(string(text), "port: udp/"); n > 2 { // one more may be open at both looks of a machine that has stopped in between
+		t.Errorf("%d services of UDP:\n%s", n, text)
+	}
+}
+
 // sendTo sends a text to a port of UDP from outside.
 func sendTo(t *testing.T, port, text string) {
 	t.Helper()
 	if err := testutil.Send("fw1", fmt.Sprintf("udp 198.51.100.9:4000 > 192.0.2.1:%s payload=%q", port, text), 1); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// serveUDP starts a program that serves a port of UDP, which is not this one.
+func serveUDP(t *testing.T, port int) {
+	t.Helper()
+	cmd := exec.Command("udpserver", fmt.Sprintf("0.0.0.0:%d", port)) // TestMain knows it
+	if err := testutil.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	bound := func() bool {
+		c, err := net.ListenPacket("udp4", fmt.Sprintf("0.0.0.0:%d", port))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	}
+	if !testutil.Eventually(time.Minute, bound) {
+		t.Fatalf("nothing listens at udp/%d", port)
+	}
+}
+
+// udpServer is a program that serves UDP at the address of its argument.
+func udpServer() {
+	c, err := net.ListenPacket("udp4", os.Args[1])
+	for err == nil {
+		_, _, err = c.ReadFrom(make([]byte, 1))
+	}
+	panic(err)
 }
 
 func listenUDP(t *testing.T, address string) net.PacketConn {

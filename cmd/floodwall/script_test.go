@@ -18,7 +18,7 @@ import (
 
 // TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"floodwall": main})
+	testscript.Main(m, map[string]func(){"floodwall": main, "udpserver": udpServer})
 }
 
 // TestScripts runs the sessions that need no rights. Where there are some it does so in namespaces of its own, which a

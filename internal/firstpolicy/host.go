@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ type Host struct {
 	Devices   []string
 	Services  []Service
 	LeftOut   []Service // they serve, and no other host needs them
-	Unsure    []Service // of UDP at ports that the kernel gives to clients: they may be clients
+	Unsure    []Service // of UDP, by which a program that serves at another port is likely a client of others
 	Resolvers []netip.Addr
 	Clients   [2]int // the first and the last port of connections that the host opens
 	Operator  netip.Addr
@@ -58,9 +59,20 @@ func Look(devices []string) (h *Host, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(all, h.maybeClient) {
+		time.Sleep(query)
+		again, err := sockets.Serving()
+		if err != nil {
+			return nil, err
+		}
+		all = h.staying(all, again)
+	}
 	h.take(all, sockets.Programs())
 	return h, nil
 }
+
+// query is longer than most queries take: a client's socket is closed by then.
+const query = time.Second
 
 // uplinks are the devices of the default routes.
 func uplinks() (names []string, err error) {
@@ -93,20 +105,37 @@ func clientPorts() [2]int {
 // onLink are services of UDP that answer only hosts of the same link, or the host's own DHCP client, which essential rules serve.
 var onLink = []uint16{68, 546, 1900, 5353, 5355}
 
-// take sorts the sockets that serve into services and what is left out. A socket on the loopback device serves no other host. One of
-// UDP at a port of clients may belong to a client, unless the port is known for a service, as that of WireGuard is.
+// maybeClient reports whether the port of a socket does not tell that it serves: it is of UDP, and of those that the kernel gives to clients.
+func (h *Host) maybeClient(s sockets.Socket) bool {
+	return s.Proto == unix.IPPROTO_UDP && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] && !s.Known()
+}
+
+// staying leaves out the sockets that may be a client's and are gone at a second look.
+func (h *Host) staying(all, again []sockets.Socket) []sockets.Socket {
+	return slices.DeleteFunc(all, func(s sockets.Socket) bool { return h.maybeClient(s) && !slices.ContainsFunc(again, s.Same) })
+}
+
+// take sorts the sockets that serve into services and what is left out. A socket on the loopback device serves no other host. A bound
+// socket of UDP that stays is a service at any port, as that of a VPN is, which may belong to the kernel. It is a client's if it has a
+// port of clients, and its program serves UDP at another one: so resolvers, time servers and DHCP clients ask others.
 func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
+	serves := map[string]bool{}
 	for _, s := range all {
-		udp := s.Proto == unix.IPPROTO_UDP
+		if s.Proto == unix.IPPROTO_UDP && !h.maybeClient(s) {
+			serves[programs.Of(s)] = true
+		}
+	}
+	delete(serves, "") // nothing is known of these
+	for _, s := range all {
 		if s.Addr.IsLoopback() {
 			continue
 		}
 		service := Service{s.Service, plainName(programs.Of(s))}
 		list := &h.Services
 		switch {
-		case udp && slices.Contains(onLink, s.Port):
+		case s.Proto == unix.IPPROTO_UDP && slices.Contains(onLink, s.Port):
 			list = &h.LeftOut
-		case udp && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] && !s.Known():
+		case h.maybeClient(s) && serves[programs.Of(s)]:
 			list = &h.Unsure
 		}
 		if !slices.ContainsFunc(*list, func(other Service) bool { return other.Service == s.Service }) {

@@ -1,6 +1,7 @@
 package firstpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -57,8 +58,37 @@ func (h *Host) answers(p func(string, ...any)) {
 	p("  # Answers of time servers. More than this is a flood.")
 	p("  - {name: time-excess, proto: udp, sport: 123, over: {rate: 100/s}, then: drop}")
 	p("  - {name: time-answers, proto: udp, sport: 123, port: [123, %s], then: pass}", clients)
-	p("  # Answers of all other protocols that this host asks. It needs connection tracking, and a dropped packet then costs more.")
-	p("  # - {name: answers, state: [established, related], then: pass}")
+	if ports := h.answerPorts(); ports != "" {
+		p("  # Answers of all other protocols that this host asks. It needs connection tracking, and a dropped packet then costs more.")
+		p("  # It names the ports of clients, without those of services here: in front of `syn: protect` no rule may ask for the state.")
+		p("  # - {name: answers, port: %s, state: [established, related], then: pass}", ports)
+	}
+}
+
+// answerPorts are the ports of clients, as a policy writes them, without those of services of TCP, which are protected. It is "" when
+// none are left.
+func (h *Host) answerPorts() string {
+	var ranges []string
+	from := h.Clients[0]
+	until := func(last int) {
+		switch {
+		case from == last:
+			ranges = append(ranges, fmt.Sprint(from))
+		case from < last:
+			ranges = append(ranges, fmt.Sprintf("%d-%d", from, last))
+		}
+	}
+	for _, s := range slices.SortedFunc(slices.Values(h.Services), func(a, b Service) int { return cmp.Compare(a.Port, b.Port) }) {
+		if port := int(s.Port); s.Proto == unix.IPPROTO_TCP && port >= from && port <= h.Clients[1] {
+			until(port - 1)
+			from = port + 1
+		}
+	}
+	until(h.Clients[1])
+	if len(ranges) > 1 {
+		return "[" + strings.Join(ranges, ", ") + "]"
+	}
+	return strings.Join(ranges, "")
 }
 
 // services writes what serves. SSH stands first, and is there in any case.
@@ -95,17 +125,44 @@ func (h *Host) services(p func(string, ...any)) {
 			p("  - {name: %s, port: %s, syn: protect} # SYN cookies in XDP while a SYN flood comes", name, s)
 		case s.Port == 53:
 			p("  - {name: %s, port: %s} # for a resolver that others use, see `guard: dns`", name, s)
+		case h.maybeClient(sockets.Socket{Service: s.Service}):
+			p("  - {name: %s, port: %s} # the kernel gives such a port to clients, too: remove the line if only this host uses it", name, s)
 		default:
 			p("  - {name: %s, port: %s}", name, s)
 		}
 	}
 	for _, s := range h.Unsure {
-		p("  # A service, or a client's socket? %sremove the # if other hosts need it.", with(s.Program))
+		p("  # %s is left out: %sit looks like a client's socket. Remove the # if other hosts need it.", s, with(s.Program))
 		p("  # - {name: %s, port: %s}", s.Name(), s)
 	}
 	for _, s := range h.LeftOut {
 		p("  # %s is left out: %sonly hosts on the same link use it.", s, with(s.Program))
 	}
+}
+
+// Closed says in words which ports stay closed though sockets are bound to them, and why; "" when there are none.
+func (h *Host) Closed() string {
+	var parts []string
+	for _, left := range []struct {
+		list []Service
+		why  string
+	}{
+		{h.LeftOut, "which only hosts on the same link use"},
+		{h.Unsure, "at ports of clients, by programs that serve at others: remove the # of those that other hosts need"},
+	} {
+		var words []string
+		for _, s := range left.list {
+			word := s.String()
+			if s.Program != "" {
+				word += " (" + s.Program + ")"
+			}
+			words = append(words, word)
+		}
+		if words != nil {
+			parts = append(parts, strings.Join(words, ", ")+", "+left.why)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 func with(program string) string {

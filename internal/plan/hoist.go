@@ -118,8 +118,11 @@ func (pl *Plan) assign(i int, late lateRules) (Assignment, error) {
 				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name)}
 		}
 		place = Assignment{at, behind(other)}
+		if err := pl.protectable(r, place, other); err != nil {
+			return Assignment{}, err
+		}
 	}
-	return place, pl.protectable(r, place)
+	return place, pl.protectable(r, place, nil)
 }
 
 // earliest is the first stage that can decide a rule by itself.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
@@ -45,8 +46,9 @@ func (pl *Plan) Untracks(rule int, s Stage) bool {
 	return pl.Target != TargetXDP && s == StageRaw && pl.Proxied(rule) != nil
 }
 
-// protectable is an error when a rule with a protection cannot run where the protection is.
-func (pl *Plan) protectable(r *ir.Rule, at Assignment) error {
+// protectable is an error when a rule with a protection cannot run where the protection is. other is the rule that keeps it from there; nil:
+// what the rule asks for itself does.
+func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) error {
 	if r.Protect == 0 {
 		return nil
 	}
@@ -54,11 +56,33 @@ func (pl *Plan) protectable(r *ir.Rule, at Assignment) error {
 	if pl.Target != TargetXDP {
 		first, needs = StageRaw, "SYNs are kept from conntrack"
 	}
-	if pl.after(at.Stage, first) {
-		return &StageError{r.Name, r.Line, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
-			"narrow the rules before it that run later, so that they match no packet of the service"}
+	if !pl.after(at.Stage, first) {
+		return nil
 	}
-	return nil
+	e := &StageError{r.Name, r.Line, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
+		"protect the service without a placement or a key that a later stage serves"}
+	if other != nil {
+		ports := portsText(pl.Program.Protections[r.Protect-1].Ports)
+		e.Remedy = fmt.Sprintf("let rule %q (line %d) match no packet of the service: add `not: {port: %s}` to it, or a `port` without %s",
+			other.Name, other.Line, ports, ports)
+	}
+	return e
+}
+
+// portsText writes ports as a policy does.
+func portsText(ports []ir.Range) string {
+	var words []string
+	for _, r := range ports {
+		if r.First == r.Last {
+			words = append(words, fmt.Sprint(r.First))
+		} else {
+			words = append(words, fmt.Sprintf("%d-%d", r.First, r.Last))
+		}
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "[" + strings.Join(words, ", ") + "]"
 }
 
 // trackable is an error when conntrack is kept away from a service that SYNPROXY protects.

@@ -20,6 +20,11 @@ type Socket struct {
 	inode   uint32
 }
 
+// Same reports whether two looks saw the same socket.
+func (s Socket) Same(other Socket) bool {
+	return s.Service == other.Service && s.Addr == other.Addr && s.inode == other.inode
+}
+
 // Serving lists the sockets that listen for connections of TCP, and those of UDP that are not connected, by protocol and port.
 // The kernel is not asked for connections, however many there are. It takes no rights.
 func Serving() (list []Socket, err error) {
