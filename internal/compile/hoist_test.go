@@ -227,6 +227,37 @@ rules:
 	}
 }
 
+// TestHeldBack has rules that reject, and would run at ingress, behind rules that ask for the host's own addresses, which ingress
+// cannot: they run at raw, where the earlier rule is asked again, and so does what comes behind them.
+func TestHeldBack(t *testing.T) {
+	const own = "{name: own, to: local, port: tcp/22, then: pass}"
+	const away = "{name: away, to: 10.9.0.0/24, then: reject}"
+	for _, tt := range []struct {
+		target plan.Target
+		text   string
+		want   string
+	}{
+		{plan.TargetXDP, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "xdp raw filter, default filter"},
+		{plan.TargetNftables, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "raw raw filter, default filter"},
+		{plan.TargetXDP, "default: drop\nrules: [" + away + ", " + own + "]", "ingress raw, default raw"},
+		{plan.TargetXDP, "rules: [{name: far, from: 198.51.100.0/24, to: local, then: pass}, {name: near, from: 203.0.113.0/24, then: reject}]", "xdp ingress, default ingress"},
+	} {
+		s := lower(t, "essential: {neighbors: off, routers: off, multicast: off, icmp-errors: off, icmpv6-errors: off, dhcp: off, dhcpv6: off}\n"+tt.text)
+		pl, err := plan.Hoist(s.program, tt.target)
+		if err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		var got []string
+		for _, p := range pl.Rules {
+			got = append(got, string(p.Stage))
+		}
+		if text := fmt.Sprintf("%s, default %s", strings.Join(got, " "), pl.Default.Stage); text != tt.want {
+			t.Errorf("%s: %s\n got %s\nwant %s", tt.target, tt.text, text, tt.want)
+		}
+	}
+}
+
 // TestFamiliesApart has rules that share no packet, as one is about sources of one family and the other about destinations of
 // the other: neither keeps the other from its stage.
 func TestFamiliesApart(t *testing.T) {

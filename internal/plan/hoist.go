@@ -19,7 +19,14 @@ type Plan struct {
 	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
 	Costs *Costs  // by which it was chosen; nil: by none
 
-	free *freedom // of a plan of Place: how far rules may be moved
+	free *freedom     // of a plan of Place: how far rules may be moved
+	held map[int]held // rules that run later, as a rule before them cannot be asked again where they could run
+}
+
+// held is the stage before which a rule does not run, and why.
+type held struct {
+	from Stage
+	why  string
 }
 
 // Assignment is the stage of a rule, and why it is that one.
@@ -36,28 +43,88 @@ type Assignment struct {
 //     what they are charged with or count is what the rules before them leave.
 //
 // The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
-// with that verdict is its reason may differ. A rule that cannot run where the rules before it force it, or where its
-// placement says, is an error.
+// with that verdict is its reason may differ. A rule that would have to leave alone, at its stage, what an earlier rule passes
+// runs at a later stage when only that one can ask the earlier rule. A rule that cannot run where the rules before it force it, or
+// where its placement says, is an error.
 func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil) }
 
 // HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
 // the stages from there on can serve runs at the earliest one.
 func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
-	pl := &Plan{Target: t, Program: p, Rules: make([]Assignment, len(p.Rules)), From: from}
+	pl := &Plan{Target: t, Program: p, Rules: make([]Assignment, len(p.Rules)), From: from, held: map[int]held{}}
 	if err := cmp.Or(pl.unguarded(), pl.trackable()); err != nil {
 		return nil, err
 	}
+	for {
+		if err := pl.assignAll(); err != nil {
+			return nil, err
+		}
+		err := pl.repeatable()
+		if err == nil || !pl.holdBack() {
+			return pl, err
+		}
+	}
+}
+
+// assignAll finds the stages of all rules and of the default.
+func (pl *Plan) assignAll() error {
 	late := lateRules{last: pl.First()}
+	p := pl.Program
 	for i := range p.Rules {
 		place, err := pl.assign(i, late)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		pl.Rules[i] = place
 		late.add(i, place.Stage, pl.First())
 	}
 	pl.assignDefault(late)
-	return pl, pl.repeatable()
+	return nil
+}
+
+// holdBack finds the rules that a stage cannot run, as they come behind a rule that has passed packets and cannot be asked there, and
+// holds them back to the next stage that can serve them. It reports whether it found any that have one.
+func (pl *Plan) holdBack() (any bool) {
+	for _, s := range pl.Target.stages()[1:] {
+		if !pl.Uses(s) {
+			continue
+		}
+		here := pl.deciding(s)
+		for i := range pl.Rules {
+			r := &pl.Program.Rules[i]
+			key, why := pl.unfitAgain(r, s)
+			if key == "" {
+				continue
+			}
+			if must, _ := pl.repeats(i, s, here); must {
+				any = pl.holdBehind(i, s, here, why) || any
+			}
+		}
+	}
+	return any
+}
+
+// holdBehind holds back the rules of a stage, of which here are all, that must leave alone what rule i passes, or that keep the
+// default there, which must.
+func (pl *Plan) holdBehind(i int, s Stage, here []int, why string) (any bool) {
+	r, standard := &pl.Program.Rules[i], pl.Program.Default
+	later := slices.Index(pl.Target.stages(), s) + 1
+	if later == len(pl.Target.stages()) {
+		return false
+	}
+	for _, j := range here {
+		other := &pl.Program.Rules[j]
+		keeps := pl.Default.Stage == s && standard != ir.Pass && (other.Verdict != standard || match.Metered(other))
+		behind := j > i && disturbs(other) && match.Overlap(pl.Program.Sets, r, other)
+		if pl.Rules[j].Stage != s || other.Protect > 0 || !keeps && !behind {
+			continue
+		}
+		if at, key, _ := pl.fitFrom(other, pl.Target.stages()[later]); key == "" {
+			pl.held[j] = held{at, fmt.Sprintf("it must leave alone what rule %q passes, and at %s %s", r.Name, s, why)}
+			any = true
+		}
+	}
+	return any
 }
 
 // lateRules are rules behind the first stage, and the last stage that any of them is at.
@@ -238,7 +305,7 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	}
 	for _, j := range here {
 		other := &pl.Program.Rules[j]
-		harmless := other.Verdict == ir.Pass && !match.Metered(other) && !pl.ProxiedAt(j, s)
+		harmless := !disturbs(other) && !pl.ProxiedAt(j, s)
 		if met && harmless || !match.Overlap(pl.Program.Sets, r, other) {
 			continue
 		}
@@ -249,6 +316,9 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	key, _ := pl.unfitAgain(r, s)
 	return false, met && key == ""
 }
+
+// disturbs reports whether a rule gives packets that were passed another verdict, or counts them.
+func disturbs(r *ir.Rule) bool { return r.Verdict != ir.Pass || match.Metered(r) }
 
 // Uses reports whether a stage has anything to decide.
 func (pl *Plan) Uses(s Stage) bool {

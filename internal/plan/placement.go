@@ -14,6 +14,9 @@ func (pl *Plan) begin(i int) (Assignment, error) {
 	if err != nil || r.Protect > 0 { // a protection has a place of its own
 		return place, err
 	}
+	if h, ok := pl.held[i]; ok {
+		place = pl.later(r, place, h.from, h.why)
+	}
 	if pl.From != nil && pl.From[i] != "" {
 		return pl.later(r, place, pl.From[i], "by its costs"), nil
 	}
