@@ -11,11 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/policy"
 )
 
 // importFlags are the flags of import.
@@ -94,7 +92,8 @@ type importReport struct {
 	Policy    string            `json:"policy"` // its text
 	Rules     int               `json:"rules"`
 	Drops     importer.Drops    `json:"drops"`
-	Open      string            `json:"open,omitempty"` // why it passes everything
+	Open      string            `json:"open,omitempty"`  // why it passes everything
+	Unfit     string            `json:"unfit,omitempty"` // why check refuses it, and which target has it all the same
 	Sets      int               `json:"sets"`
 	LostRules int               `json:"lost_rules"`
 	Lost      []importer.Remark `json:"lost"`
@@ -109,6 +108,9 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	if r.Open != "" && f.strict {
 		return &hinted{fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes"}
 	}
+	if r.Unfit != "" && f.strict {
+		return &hinted{fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same"}
+	}
 	if lost > 0 && f.strict {
 		return &hinted{fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same"}
 	}
@@ -119,7 +121,7 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	}
 	if e.json {
 		return e.printJSON(importReport{
-			r.Policy, r.Rules, r.Drops, r.Open, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
+			r.Policy, r.Rules, r.Drops, r.Open, r.Unfit, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
 			structural(importedProgram(r.Policy)),
 		})
 	}
@@ -141,23 +143,12 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	return nil
 }
 
-// importedProgram is what an imported policy means, less the content of its list files, which need not be there yet. A
-// policy that cannot be read adds nothing: `floodwall check` says why.
+// importedProgram is what an imported policy means. A policy that cannot be read adds nothing: its Unfit says why.
 func importedProgram(text string) *ir.Program {
-	p, err := policy.Parse("imported policy", []byte(text))
-	if err != nil {
-		return &ir.Program{}
+	if p, err := importer.Program(text); err == nil {
+		return p
 	}
-	for i := range p.Sets {
-		if p.Sets[i].File != "" {
-			p.Sets[i].File, p.Sets[i].Inline = "", []policy.AddrRange{}
-		}
-	}
-	program, _, err := compile.Lower(p)
-	if err != nil {
-		return &ir.Program{}
-	}
-	return program
+	return &ir.Program{}
 }
 
 // remarks says what was not imported; as JSON it is part of the answer.
@@ -167,6 +158,9 @@ func (e *env) remarks(r *importer.Result) {
 	}
 	if r.Open != "" {
 		e.warning("the policy passes everything: " + r.Open)
+	}
+	if r.Unfit != "" {
+		e.warning("`check` refuses the policy: " + r.Unfit)
 	}
 	if r.Drops.Lost > 0 {
 		e.warning(fmt.Sprintf("the policy is more open than the files: of %d rules and chain policies that drop, %d have no equal",

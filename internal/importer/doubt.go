@@ -85,7 +85,10 @@ func (p *passage) perhapsEnters(r *saved.Rule, conds []saved.Cond, why string) {
 	}
 	if p.lax {
 		p.report.Lose(r.At, "%s: the policy passes what chain %s accepts, and drops nothing for it", why, r.Act.Target)
-		p.enter(&saved.Rule{At: r.At, Act: saved.Action{Kind: saved.ActJump, Target: r.Act.Target}}, conds, false)
+		p.enter(&saved.Rule{At: r.At, Alts: known(r.Alts), Act: saved.Action{Kind: saved.ActJump, Target: r.Act.Target}}, conds, false)
+		if p.total && p.wide == nil {
+			p.wide = &r.At
+		}
 		return
 	}
 	p.report.Lose(r.At, "%s: the policy does not ask chain %s", why, r.Act.Target)

@@ -30,6 +30,7 @@ type Result struct {
 	Notes  []saved.Remark // what changes no verdict, and the user may want to know
 	Drops  Drops
 	Open   string // why the policy passes everything though the files drop something, or ""
+	Unfit  string // why `check` refuses the policy, and which target has it all the same, or ""
 }
 
 // Drops counts the rules of the input that drop or reject, and base chains whose policy is to drop.
@@ -78,6 +79,7 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 		}
 	}
 	rest(rs, rep, router)
+	unforwarded(rs, families, rep, router)
 	sharedTables(rs, rep)
 	list := fold(bothFamilies(lists[saved.IPv4], lists[saved.IPv6]))
 	severalLimits(list, rep)
@@ -99,7 +101,8 @@ func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, l
 	}
 	r := &Result{Drops: account(rs, list, rep), Open: open(rs, list)}
 	draft := &writer{report: rep, listFiles: o.ListFiles}
-	body := draft.write(devices, list, sets, exempt)
+	body := draft.fit(draft.write(devices, list, sets, exempt), devices, saved.Place{File: rs.File})
+	r.Unfit = draft.unfit
 	for _, s := range rs.Sets {
 		switch {
 		case s.Problem != "" && s.Final == "":
@@ -122,6 +125,9 @@ func head(rs *saved.Ruleset, r *Result) string {
 	fmt.Fprintf(&b, "# Imported from %s.\n", oneLine(strings.Join(rs.Files, ", ")))
 	if r.Open != "" {
 		fmt.Fprintf(&b, "# IT PASSES EVERYTHING: %s.\n", oneLine(r.Open))
+	}
+	if r.Unfit != "" {
+		fmt.Fprintf(&b, "# CHECK REFUSES IT: %s.\n", oneLine(r.Unfit))
 	}
 	if d := r.Drops; d.Lost > 0 {
 		fmt.Fprintf(&b, "# IT IS MORE OPEN: %d of %d rules that drop have no equal.\n", d.Lost, d.Input)
@@ -149,8 +155,11 @@ func short(r saved.Remark) string {
 func read(ctx context.Context, sources []saved.Source, claimed Format, rep *saved.Report) (*saved.Ruleset, saved.Family, error) {
 	rs := &saved.Ruleset{}
 	formats := make([]Format, len(sources))
+	sources = slices.Clone(sources)
 	for i, src := range sources {
 		var err error
+		src = bareDump(src, rep)
+		sources[i] = src
 		if formats[i], err = recognize(src, claimed); err != nil {
 			return nil, 0, err
 		}

@@ -196,6 +196,49 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestLostForward has rules for forwarded packets that ask what the policy cannot: it passes what they might accept, and the rest of
+// the chain, and its policy, are in it, or named.
+func TestLostForward(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lines  []string
+		policy []string // its rules for forwarded packets
+		lost   []string
+	}{
+		{"a chain for some", []string{"FORWARD -d 192.0.2.9 -o lan0 -p tcp --dport 22 -j user", "user -j ACCEPT"},
+			[]string{"{to: 192.0.2.9, proto: tcp, port: 22, not: {to: [local, $multicast]}, then: pass}", "{family: ipv4, not: {to: [local, $multicast]}, then: drop}"},
+			[]string{"-o, the device a packet leaves by: the policy passes what chain user accepts, and drops nothing for it"}},
+		{"a chain for all", []string{"FORWARD -o lan0 -j user", "FORWARD -p udp -j DROP", "user -j ACCEPT"},
+			[]string{"{family: ipv4, not: {to: [local, $multicast]}, then: pass}"},
+			[]string{"it comes after line 8, which has no equal: the policy passes all that gets there",
+				"-o, the device a packet leaves by: the policy passes what chain user accepts, and drops nothing for it",
+				"it comes after line 8, which has no equal: the policy passes all that gets there"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:user - [0:0]\n-A INPUT -p tcp --dport 80 -j ACCEPT\n-A INPUT -p tcp --dport 81 -j ACCEPT\n-A INPUT -p tcp --dport 82 -j ACCEPT\n"
+			for _, l := range tt.lines {
+				text += "-A " + l + "\n"
+			}
+			r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(text + "COMMIT\n")})
+			var forward, lost []string
+			for _, rule := range policyRules(r) {
+				if strings.Contains(rule, "not: {to: [local") {
+					forward = append(forward, rule)
+				}
+			}
+			for _, l := range r.Lost {
+				lost = append(lost, l.Why)
+			}
+			if diff := cmp.Diff(tt.lost, lost); diff != "" {
+				t.Errorf("lost (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.policy, forward); diff != "" {
+				t.Errorf("rules (-want +got):\n%s\n%s", diff, r.Policy)
+			}
+		})
+	}
+}
+
 // TestFold has rules that become one, and rules that look as if they could and must not.
 func TestFold(t *testing.T) {
 	for _, tt := range []struct {

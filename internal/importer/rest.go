@@ -46,6 +46,18 @@ func translating(rs *saved.Ruleset, r *saved.Rule, rep *saved.Report) {
 	}
 }
 
+// unforwarded notes what the policy does with packets that the host forwards when the files have no chain for them.
+func unforwarded(rs *saved.Ruleset, families saved.Family, rep *saved.Report, router bool) {
+	if router || len(rs.Tables) == 0 {
+		return
+	}
+	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
+		if families&f != 0 && (len(rs.Base(f, saved.HookForward)) == 0 && len(rs.Base(f, saved.HookInput)) > 0) {
+			rep.Note(saved.Place{File: rs.File}, "no chain is for forwarded packets, so that these rules pass them: in the policy packets to other hosts meet the rules of those to this one; on a router use --router")
+		}
+	}
+}
+
 // forwards notes what the policy does with packets that the host forwards when no rules do.
 func forwards(rs *saved.Ruleset, c *saved.Chain, rep *saved.Report, router bool) {
 	if c.Hook != saved.HookForward || c.NAT || router {

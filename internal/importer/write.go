@@ -36,6 +36,7 @@ type writer struct {
 	manyHere  *saved.Set
 	own       []*saved.Set // those made of rules
 	current   *flat
+	unfit     string // why no host with XDP takes the policy
 	made      string // the name of the set that was made of the current rule's addresses
 }
 
