@@ -50,9 +50,19 @@ var inputs = []string{"ipset", "iptables-save", "ip6tables-save", "nft"}
 
 func cases(t *testing.T) (list []*testCase) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) < 12 {
-		t.Fatalf("%d archives: %v", len(files), err)
+	list = casesIn(t, "testdata")
+	if len(list) < 12 {
+		t.Fatalf("%d archives", len(list))
+	}
+	return list
+}
+
+// casesIn are the archives of a directory.
+func casesIn(t *testing.T, dir string) (list []*testCase) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, file := range files {
 		a, err := txtar.ParseFile(file)
