@@ -52,7 +52,7 @@ func (h *Hub) keep(ctx context.Context, list []part) {
 			o.later(why)
 		}
 	}
-	h.offers.wrote(n, time.Since(began))
+	h.offers.wrote(n, time.Since(began), h.store.suspect())
 	for _, p := range list {
 		if p.to == len(p.said) {
 			h.answer(p.offer)

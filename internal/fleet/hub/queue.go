@@ -93,11 +93,13 @@ func (q *queues) take(origin string, n int) (list []part, taken int) {
 	return list, taken
 }
 
-// wrote notes how long it took to write statements.
-func (q *queues) wrote(n int, took time.Duration) {
+// wrote notes how long it took to write statements. While no write arrives, as many as possible are to fail at a time.
+func (q *queues) wrote(n int, took time.Duration, failing bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
+	case failing:
+		q.batch = wire.MaxItems
 	case took > batchTime:
 		q.batch = max(int(float64(n)*float64(batchTime)/float64(took)), leastBatch)
 	case n >= q.batch:
