@@ -166,13 +166,29 @@ func Open(order []byte, public string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key for policies: %w", err)
 	}
-	if len(order) <= sigSize || len(order) > MaxOrder {
-		return nil, fmt.Errorf("an order of %d bytes, want %d to %d", len(order), sigSize+1, MaxOrder)
+	if err := sized(order); err != nil {
+		return nil, err
 	}
 	if key.Verify(append([]byte(begin), order[sigSize:]...), order[:sigSize]) != nil {
 		return nil, ErrNotSigned
 	}
 	return parse(order[sigSize:])
+}
+
+func sized(order []byte) error {
+	if len(order) <= sigSize || len(order) > MaxOrder {
+		return fmt.Errorf("an order of %d bytes, want %d to %d", len(order), sigSize+1, MaxOrder)
+	}
+	return nil
+}
+
+// Whole tells why an order cannot be one, whoever has signed it. It verifies nothing: hubs have no key.
+func Whole(order []byte) error {
+	if err := sized(order); err != nil {
+		return err
+	}
+	_, err := parse(order[sigSize:])
+	return err
 }
 
 // parse reads a manifest. A key that it does not know may say something that matters: the manifest is refused.

@@ -2,6 +2,10 @@ package hub
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,14 +47,42 @@ func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
 		return err
 	}
 	return h.handOut(ctx, c, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
-		if len(m.Data()) > bundle.MaxOrder {
-			return
+		order := m.Data()
+		if err := bundle.Whole(order); err != nil {
+			h.log(fmt.Sprintf("the order that counts is passed by, as it cannot be read (%v): somebody with %s has published it", err, adminFile))
+			if order = h.lastWhole(ctx, s); order == nil {
+				return
+			}
 		}
 		h.policies.mu.Lock()
-		h.policies.head = m.Data()
+		h.policies.head = order
 		h.policies.mu.Unlock()
-		_ = h.conn.Publish(wire.Policies, m.Data()) // nodes that miss it ask
+		_ = h.conn.Publish(wire.Policies, order) // nodes that miss it ask
 	})
+}
+
+// lastWhole is the order of the greatest version that can be read, nil when there is none.
+func (h *Hub) lastWhole(ctx context.Context, s jetstream.Stream) []byte {
+	ctx, cancel := context.WithTimeout(ctx, pushWait)
+	defer cancel()
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(wire.PolicyNumber+".>"))
+	if err != nil {
+		return nil
+	}
+	var versions []uint64
+	for subject := range info.State.Subjects {
+		if v, err := strconv.ParseUint(strings.TrimPrefix(subject, wire.PolicyNumber+"."), 10, 64); err == nil {
+			versions = append(versions, v)
+		}
+	}
+	slices.Sort(versions)
+	for _, v := range slices.Backward(versions) {
+		m, err := s.GetLastMsgForSubject(ctx, wire.PolicyNumber+"."+strconv.FormatUint(v, 10))
+		if err == nil && bundle.Whole(m.Data) == nil {
+			return m.Data
+		}
+	}
+	return nil
 }
 
 // policyAsked answers a node that asks for the order, or for a part of a file. An empty answer says that there is none.

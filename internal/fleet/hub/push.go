@@ -48,7 +48,7 @@ func (c *Client) Order(ctx context.Context, version uint64) (order []byte, err e
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	return m.Data, nil
+	return append([]byte{}, m.Data...), nil // one of no bytes is an order that is there
 }
 
 // Put has the hubs keep the files of a bundle, and then the order. was is the order that counted when this one was made: when another

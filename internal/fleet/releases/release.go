@@ -118,7 +118,7 @@ func (p *Plan) earlier(ctx context.Context, h Hubs, head *bundle.Manifest, versi
 		m, err := p.signed(order)
 		switch {
 		case err != nil:
-			return nil, err
+			p.Tell(fmt.Sprintf("version %d is passed by, as its order at the hubs cannot be read: %v", v, err))
 		case m == nil || m.Version != v:
 		case version > 0:
 			return m, nil
@@ -162,15 +162,54 @@ func (p *Plan) open(order []byte) (*bundle.Manifest, error) {
 var errOtherKey = &Error{"the policy at the hubs is signed by another key",
 	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key"}
 
-// head is the order that counts, nil when there is none.
+// head is the order that counts, and its manifest, nil when there is none. One that this key has not signed is passed by when the hubs have an
+// earlier version that it has: somebody has published at the hubs who has not the key.
 func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *bundle.Manifest, err error) {
 	if order, err = h.Order(ctx, 0); err != nil || order == nil {
 		return nil, nil, err
 	}
-	if m, err = p.open(order); err == errOtherKey && p.NewKey {
-		return order, nil, nil
+	if m, err = p.open(order); err == nil {
+		return order, m, nil
 	}
-	return order, m, err
+	known, lookErr := p.last(ctx, h)
+	switch {
+	case lookErr != nil:
+		return nil, nil, lookErr
+	case known != nil:
+		p.Tell(fmt.Sprintf("the order that counts at the hubs is passed by, as this key has not signed it (%s); version %d is the last that it has: "+
+			"see who has admin.nk of a hub", unsigned(err), known.Version))
+		return order, known, nil
+	case p.NewKey:
+		return order, nil, nil
+	case err != errOtherKey:
+		err = &Error{fmt.Sprintf("the order that counts at the hubs cannot be read: %v", err), errOtherKey.Remedy}
+	}
+	return nil, nil, err
+}
+
+// unsigned says why an order does not count.
+func unsigned(err error) string {
+	if err == errOtherKey {
+		return "it is changed, or of another key"
+	}
+	return err.Error()
+}
+
+// last is the greatest version that this key has signed and the hubs have.
+func (p *Plan) last(ctx context.Context, h Hubs) (*bundle.Manifest, error) {
+	for v := p.Least; v > 0 && v+maxBack > p.Least; v-- {
+		order, err := h.Order(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		if order == nil {
+			continue
+		}
+		if m, err := p.open(order); err == nil && m.Version == v {
+			return m, nil
+		}
+	}
+	return nil, nil
 }
 
 // release brings files to the nodes, in stages.
