@@ -94,10 +94,11 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.port = f->packet.sport = PORT_NONE;
 	f->packet.flags = FLAGS_NONE;
 	f->packet.icmp = ICMP_NONE;
+	f->packet.mss = MSS_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
 	/* Before Linux 6.3 the verifier refuses a struct that is not written completely (commit 6715df8d5d24). */
-	f->packet.condition = 0;
+	f->packet.condition = f->packet.none = 0;
 	f->packet.patterns = ~0ULL; /* any may be there until they are searched */
 
 	ethertype = parse_ethernet(&c, f);

@@ -95,6 +95,32 @@ __noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 lengt
 	return mss ? failed : failed | BIT(CHECK_SYN_NO_MSS);
 }
 
+/* Whether a rule asks for the maximum segment size. A constant to the verifier. */
+const volatile bool reads_mss;
+
+/* The size in the first option for it of length bytes at an offset of the frame, or MSS_MISSING. A global function, like ipv4_options(). */
+__noinline __u32 read_mss(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	struct options o = {
+		.first = (void *)(long)ctx->data + (offset & 0x7fff),
+		.end = (void *)(long)ctx->data_end,
+		.left = length,
+	};
+
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		int size = option_size(&o);
+		__u8 *option;
+
+		if (size < 0)
+			break;
+		option = o.first + o.at;
+		if (size == 4 && *option == 2 && (void *)(option + 4) <= o.end)
+			return bpf_ntohs(*(__be16 *)(option + 2));
+		next_option(&o, size);
+	}
+	return MSS_MISSING;
+}
+
 static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, struct frame *f, struct tcphdr *tcp,
 				      __u32 header)
 {
@@ -130,6 +156,12 @@ static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, stru
 	f->packet.flags = flags;
 
 	header = tcp->doff * 4;
+	if (reads_mss && (flags & TCP_SYN)) {
+		bool options = header > sizeof(*tcp) && header <= c->left;
+
+		f->packet.mss =
+			options ? read_mss(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp)) : MSS_MISSING;
+	}
 	payload_after(f, header < sizeof(*tcp) ? c->left + 1 : header);
 	fail_if(f->failed, CHECK_TCP_HEADER, header < sizeof(*tcp));
 	if (header > c->left) {

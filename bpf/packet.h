@@ -16,6 +16,8 @@ enum {
 	DNS_OTHER,
 	DNS_MALFORMED,
 	DNS_NONE,
+	MSS_MISSING = 65536, /* a segment with SYN that has no such option */
+	MSS_NONE,            /* no segment with SYN */
 };
 
 enum {
@@ -55,6 +57,7 @@ struct packet {
 	__u32 vlan;
 	__u32 dns;
 	__u32 verified;
+	__u32 mss;
 
 	__u32 src_class; /* what the address tables say of the addresses */
 	__u32 dst_class;
@@ -73,6 +76,7 @@ struct packet {
 	__u32 condition; /* that it asks for, with DECISION_CONDITIONAL */
 	__u32 flow_age;  /* seconds since its flow was noted, once flow_state() has found it */
 	__u32 flow_hash; /* the lower half of the hash of its flow, once flow_state() has looked for it */
+	__u32 none;      /* 0: it keeps what follows at a multiple of 8 bytes */
 	__u64 patterns;  /* found in the payload, once SEEN_PATTERNS is set; before, all bits are set */
 	union {
 		struct charged charged;

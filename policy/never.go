@@ -30,6 +30,7 @@ var dimensions = []dimension{
 		{"port", needs(port, Port.protos)},
 		{"sport", needs(port, Port.protos)},
 		{"flags", func(string) []uint8 { return []uint8{protoTCP} }},
+		{"mss", func(string) []uint8 { return []uint8{protoTCP} }},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{m.proto()} })},
 		{"dns", func(string) []uint8 { return []uint8{protoUDP} }},
 		{"then", thenNeeds},

@@ -228,6 +228,7 @@ type Match struct {
 	Length      []Range
 	TTL         []Range
 	DSCP        []Range
+	MSS         []Range  // packet.MSSMissing for "none"
 	Fragment    []uint32 // packet.FragmentNone, FragmentFirst, FragmentLater
 	VLAN        []Range  // packet.VLANNone for "none"
 	Payload     *Payload

@@ -22,6 +22,7 @@ var matchKeys = []key[Match]{
 	{"length", func(p place, to *Match, v *node) { to.Length = values(p, "length", v, numbers(65535)) }},
 	{"ttl", func(p place, to *Match, v *node) { to.TTL = values(p, "ttl", v, numbers(255)) }},
 	{"dscp", func(p place, to *Match, v *node) { to.DSCP = values(p, "dscp", v, dscp) }},
+	{"mss", func(p place, to *Match, v *node) { to.MSS = values(p, "mss", v, mss) }},
 	{"fragment", func(p place, to *Match, v *node) { to.Fragment = values(p, "fragment", v, readFragment) }},
 	{"vlan", func(p place, to *Match, v *node) { to.VLAN = values(p, "vlan", v, vlan) }},
 	{"payload", place.payload},

@@ -179,3 +179,11 @@ func vlan(text string) ([]Range, *flaw) {
 	}
 	return one(span(text, "a VLAN from 0 to 4094, a range, none or any", 4094))
 }
+
+// mss reads a maximum segment size or range, or none for a SYN without the option.
+func mss(text string) ([]Range, *flaw) {
+	if text == "none" {
+		return []Range{{packet.MSSMissing, packet.MSSMissing}}, nil
+	}
+	return one(span(text, "a size from 0 to 65535, a range or none", 65535))
+}

@@ -127,7 +127,7 @@ func (f *failsafe) plain(r policy.Rule) bool {
 
 func isZero(m policy.Match) bool {
 	return m.From == nil && m.To == nil && m.Proto == nil && m.Port == nil && m.SPort == nil && m.Family == nil && m.Flags == nil &&
-		m.ICMP == nil && m.Length == nil && m.TTL == nil && m.DSCP == nil && m.Fragment == nil && m.VLAN == nil &&
+		m.ICMP == nil && m.Length == nil && m.TTL == nil && m.DSCP == nil && m.MSS == nil && m.Fragment == nil && m.VLAN == nil &&
 		m.Payload == nil && m.DNS == nil && m.State == nil
 }
 

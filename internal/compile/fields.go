@@ -24,6 +24,7 @@ func fieldMatches(m policy.Match) []ir.Match {
 	add(packet.Length, each(m.Length, rangeValues))
 	add(packet.TTL, each(m.TTL, rangeValues))
 	add(packet.DSCP, each(m.DSCP, rangeValues))
+	add(packet.MSS, each(m.MSS, rangeValues))
 	add(packet.Fragment, each(m.Fragment, ranges.Of))
 	add(packet.VLAN, each(m.VLAN, rangeValues))
 	add(packet.State, each(m.State, ranges.Of))

@@ -235,6 +235,29 @@ udp 8.8.8.8:5 > 1.1.1.1:5 dscp=13     pass default
 udp 8.8.8.8:5 > 1.1.1.1:5 dscp=63     pass ends
 udp [2001:db8::1]:5 > [2001:db8::2]:5 pass ends
 `},
+	{"mss", `
+rules:
+  - {name: tiny, mss: [0-535, 600], then: drop}
+  - {name: bare, mss: none, not: {port: 99}, then: drop}
+  - {name: odd, proto: tcp, ttl: 9, not: {mss: [1460, none]}, then: drop}
+`, `
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=mss:535             drop tiny
+tcp [2001:db8::1]:5 > [2001:db8::2]:80 S tcpopts=ts,mss:0  drop tiny
+tcp 8.8.8.8:5 > 1.1.1.1:80 SA tcpopts=nop,nop,mss:600    drop tiny
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=mss:536             pass default
+tcp 8.8.8.8:5 > 1.1.1.1:80 . tcpopts=mss:100             pass default # no SYN
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=mss:1460,mss:100    pass default # the first counts
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=none                drop bare
+tcp [2001:db8::1]:5 > [2001:db8::2]:80 SA tcpopts=sack,nop,nop  drop bare
+tcp 8.8.8.8:5 > 1.1.1.1:99 S tcpopts=none                pass default
+tcp 8.8.8.8:5 > 1.1.1.1:80 . tcpopts=none                pass default
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=eol,nop,nop,nop,mss:100  drop bare # behind the end
+tcp 8.8.8.8:5 > 1.1.1.1:80 S ttl=9 tcpopts=mss:1460      pass default
+tcp 8.8.8.8:5 > 1.1.1.1:80 S ttl=9 tcpopts=mss:1400      drop odd
+tcp 8.8.8.8:5 > 1.1.1.1:80 . ttl=9                       drop odd
+tcp 8.8.8.8:5 > 1.1.1.1:80 S ttl=9 frag=later            drop odd
+udp 8.8.8.8:5 > 1.1.1.1:80 ttl=9                         pass default
+`},
 	{"fragment", `
 rules:
   - {name: first, fragment: first, then: drop}

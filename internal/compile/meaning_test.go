@@ -101,6 +101,7 @@ func (m *meaning) keys(k policy.Match) (held []bool) {
 	add(k.Length != nil, inRanges(k.Length, v[packet.Length]))
 	add(k.TTL != nil, inRanges(k.TTL, v[packet.TTL]))
 	add(k.DSCP != nil, inRanges(k.DSCP, v[packet.DSCP]))
+	add(k.MSS != nil, inRanges(k.MSS, v[packet.MSS]))
 	add(k.Fragment != nil, slices.Contains(k.Fragment, v[packet.Fragment]))
 	add(k.VLAN != nil, inRanges(k.VLAN, v[packet.VLAN]))
 	add(k.State != nil, slices.Contains(k.State, v[packet.State]))

@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
@@ -35,6 +36,8 @@ func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate
 		return "a loopback address from outside, which the kernel drops"
 	case pkt.Failed.Has(packet.TCPHeader), pkt.Failed.Has(packet.TinyFragment):
 		return "a TCP header that is not whole, in which netfilter finds no options"
+	case asksFor(s.program, packet.MSS) && oddOptions(&pkt):
+		return "TCP options behind their end, or of a wrong length, which netfilter reads otherwise"
 	case pkt.Value[packet.Proto] == 51 && pkt.Value[packet.Family] == packet.FamilyIPv6:
 		return "IPv6 with an authentication header, behind which nft looks for extension headers"
 	case d.target == plan.TargetIptables && d.unseen(s, &pkt):
@@ -93,10 +96,36 @@ func (d *differential) arrived(pl *plan.Plan, fate testutil.Fate) bool {
 	return slices.Contains(fate.Seen, "input") || slices.Contains(fate.Seen, "forward")
 }
 
-func asksState(p *ir.Program) bool {
+func asksState(p *ir.Program) bool { return asksFor(p, packet.State) }
+
+// asksFor reports whether a rule tests a field.
+func asksFor(p *ir.Program, f packet.Field) bool {
 	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool {
-		return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+		return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
 	})
+}
+
+// oddOptions reports whether the options of a segment with SYN go on behind the one that ends them, or have an MSS of a wrong length or
+// a length that does not fit, in front of the first MSS.
+func oddOptions(pkt *packet.Packet) bool {
+	if pkt.Value[packet.MSS] == packet.MSSNone || len(pkt.L4)-len(pkt.Payload) < 20 {
+		return false
+	}
+	for b := pkt.L4[20 : len(pkt.L4)-len(pkt.Payload)]; len(b) > 0; {
+		switch {
+		case b[0] == 1:
+			b = b[1:]
+		case b[0] == 0:
+			return len(bytes.Trim(b, "\x00")) > 0
+		case len(b) < 2 || b[1] < 2 || int(b[1]) > len(b):
+			return true
+		case b[0] == 2:
+			return b[1] != 4
+		default:
+			b = b[b[1]:]
+		}
+	}
+	return false
 }
 
 func asksReject(p *ir.Program) bool {

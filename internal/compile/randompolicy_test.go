@@ -242,6 +242,7 @@ func (w *writer) keys(least int) string {
 		{"length", func() string { return w.span(60, 100, 1500) }},
 		{"ttl", func() string { return w.span(2, 64, 255) }},
 		{"dscp", func() string { return w.span(1, 46, 63) }},
+		{"mss", func() string { return choose(w, "none", w.span(536, 1460, 65535)) }},
 		{"fragment", func() string { return choose(w, "none", "first", "later") }},
 		{"vlan", func() string { return choose(w, "none", w.span(1, 10, 4094)) }},
 	}

@@ -135,14 +135,14 @@ func memberOffset(t *testing.T, name string) int16 {
 }
 
 // showing is an image whose rules return the word at an offset of struct packet as a slot, with the verdict reject, which
-// nothing else gives. All that goes to a UDP port may be a DNS message.
+// nothing else gives. The MSS is read, and all that goes to a UDP port may be a DNS message.
 func showing(offset int16) *xdp.Image {
 	im := returning(
 		asm.LoadMem(asm.R0, asm.R6, offset, asm.Word),
 		asm.LSh.Imm(asm.R0, 8),
 		asm.Or.Imm(asm.R0, int32(ir.Reject)),
 	)
-	im.Constants["dns_ports"] = uint32(1)
+	im.Constants["dns_ports"], im.Constants["reads_mss"] = uint32(1), true
 	im.Constants["dns_port"] = [8]struct{ First, Last uint32 }{{packet.PortUDP, packet.PortNone - 1}}
 	return im
 }

@@ -75,7 +75,7 @@ func count(list []ranges.Range) (n uint32) {
 func portsOf(r *ir.Rule, f packet.Field) (values [2][]span, ok bool) {
 	list := match.Values(r, f)
 	values[0] = spans(list)
-	return values, len(list) <= mostSpans && list[len(list)-1].Last < packet.PortNone
+	return values, len(list) > 0 && len(list) <= mostSpans && list[len(list)-1].Last < packet.PortNone
 }
 
 func addressesOf(sets []ir.Set, m ir.AddrMatch) (values [2][]span, ok bool) {

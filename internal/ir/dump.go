@@ -188,6 +188,10 @@ func ValueText(f packet.Field, v uint32) string {
 		if v == packet.VLANNone {
 			return "none"
 		}
+	case packet.MSS:
+		if v >= packet.MSSMissing {
+			return [...]string{"none", "no-syn"}[v-packet.MSSMissing]
+		}
 	}
 	return fmt.Sprint(v)
 }

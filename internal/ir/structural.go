@@ -23,8 +23,8 @@ type Structural struct {
 //     8 bytes of the shortest first fragment, in IPv6 any, behind extension headers;
 //   - ext-headers, ext-order: the chain goes on beyond the last header that is read, or has two fragment headers.
 var (
-	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified}
-	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified}
+	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified, packet.MSS}
+	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified, packet.MSS}
 )
 
 // restsOn are the checks that a test of a field depends on. v6 and tcp are whether the rule can match IPv6 and TCP.

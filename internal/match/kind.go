@@ -42,16 +42,17 @@ var kinds = [...]struct {
 	ports    ir.Range
 	flags    ir.Range
 	icmp     ir.Range
+	mss      ir.Range
 	fragment ir.Range
 }{
-	TCP:  {BothFamilies, ranges.Of(packet.ProtoTCP), ir.Range{First: 0, Last: packet.PortUDP - 1}, ir.Range{First: 0, Last: packet.FlagsNone - 1}, noICMP, WithHeader},
-	UDP:  {BothFamilies, ranges.Of(packet.ProtoUDP), ir.Range{First: packet.PortUDP, Last: packet.PortNone - 1}, noFlags, noICMP, WithHeader},
-	ICMP: {[]uint32{packet.FamilyIPv4}, ranges.Of(packet.ProtoICMP), noPort, noFlags, ir.Range{First: 0, Last: packet.ICMPv6 - 1}, WithHeader},
+	TCP:  {BothFamilies, ranges.Of(packet.ProtoTCP), ir.Range{First: 0, Last: packet.PortUDP - 1}, ir.Range{First: 0, Last: packet.FlagsNone - 1}, noICMP, ir.Range{First: 0, Last: packet.MSSNone}, WithHeader},
+	UDP:  {BothFamilies, ranges.Of(packet.ProtoUDP), ir.Range{First: packet.PortUDP, Last: packet.PortNone - 1}, noFlags, noICMP, noMSS, WithHeader},
+	ICMP: {[]uint32{packet.FamilyIPv4}, ranges.Of(packet.ProtoICMP), noPort, noFlags, ir.Range{First: 0, Last: packet.ICMPv6 - 1}, noMSS, WithHeader},
 	ICMPv6: {[]uint32{packet.FamilyIPv6}, ranges.Of(packet.ProtoICMPv6), noPort, noFlags,
-		ir.Range{First: packet.ICMPv6, Last: packet.ICMPNone - 1}, WithHeader},
-	OtherIPv4:     {[]uint32{packet.FamilyIPv4}, allBut(packet.ProtoICMP), noPort, noFlags, noICMP, WithHeader},
-	OtherIPv6:     {[]uint32{packet.FamilyIPv6}, allBut(packet.ProtoICMPv6), noPort, noFlags, noICMP, WithHeader},
-	LaterFragment: {BothFamilies, AllProtocols, noPort, noFlags, noICMP, ir.Range{First: packet.FragmentLater, Last: packet.FragmentLater}},
+		ir.Range{First: packet.ICMPv6, Last: packet.ICMPNone - 1}, noMSS, WithHeader},
+	OtherIPv4:     {[]uint32{packet.FamilyIPv4}, allBut(packet.ProtoICMP), noPort, noFlags, noICMP, noMSS, WithHeader},
+	OtherIPv6:     {[]uint32{packet.FamilyIPv6}, allBut(packet.ProtoICMPv6), noPort, noFlags, noICMP, noMSS, WithHeader},
+	LaterFragment: {BothFamilies, AllProtocols, noPort, noFlags, noICMP, noMSS, ir.Range{First: packet.FragmentLater, Last: packet.FragmentLater}},
 }
 
 // Families are those that packets of the kind can be of.
@@ -69,6 +70,7 @@ var (
 	AllProtocols = []ir.Range{{First: 0, Last: 255}}
 	noPort       = ir.Range{First: packet.PortNone, Last: packet.PortNone}
 	noFlags      = ir.Range{First: packet.FlagsNone, Last: packet.FlagsNone}
+	noMSS        = ir.Range{First: packet.MSSNone, Last: packet.MSSNone}
 	noICMP       = ir.Range{First: packet.ICMPNone, Last: packet.ICMPNone}
 	WithHeader   = ir.Range{First: packet.FragmentNone, Last: packet.FragmentFirst}
 )
@@ -76,9 +78,7 @@ var (
 // Branches takes a rule apart by kinds, where its tests need that. Families that no packet of a kind has are left out.
 func Branches(r *ir.Rule) []Branch {
 	families := ir.Match{Field: packet.Family, Values: Values(r, packet.Family)}
-	asks := slices.ContainsFunc(r.Match, func(m ir.Match) bool {
-		return m.Field == packet.DPort || m.Field == packet.SPort || m.Field == packet.Flags || m.Field == packet.ICMP
-	})
+	asks := slices.ContainsFunc(r.Match, func(m ir.Match) bool { return IsHeader(m.Field) })
 	if !asks {
 		b := Branch{Families: familiesIn(BothFamilies, families)}
 		for _, m := range r.Match {
@@ -91,8 +91,11 @@ func Branches(r *ir.Rule) []Branch {
 	var out []Branch
 	for kind := TCP; kind <= LaterFragment; kind++ {
 		tests, possible := KindTests(r, kind)
-		if possible {
-			out = append(out, Branch{Kind: kind, Families: familiesIn(kind.Families(), families), Tests: tests})
+		if !possible {
+			continue
+		}
+		for _, part := range BySYN(tests) {
+			out = append(out, Branch{Kind: kind, Families: familiesIn(kind.Families(), families), Tests: part})
 		}
 	}
 	return out
@@ -120,6 +123,8 @@ func KindTests(r *ir.Rule, kind Kind) (tests []ir.Match, possible bool) {
 			of, base = []ir.Range{k.ports}, k.ports.First
 		case packet.Flags:
 			of = []ir.Range{k.flags}
+		case packet.MSS:
+			of = []ir.Range{k.mss}
 		case packet.ICMP:
 			of, base = []ir.Range{k.icmp}, k.icmp.First
 		case packet.Fragment:
@@ -140,6 +145,36 @@ func KindTests(r *ir.Rule, kind Kind) (tests []ir.Match, possible bool) {
 	}
 	return tests, true
 }
+
+// BySYN takes tests of a kind with one of the MSS apart: for segments with SYN, and for those without, which have no size. Both parts test
+// the flags, so netfilter's tests of the option see only segments that may have it.
+func BySYN(tests []ir.Match) (parts [][]ir.Match) {
+	i := slices.IndexFunc(tests, func(m ir.Match) bool { return m.Field == packet.MSS })
+	if i < 0 {
+		return [][]ir.Match{tests}
+	}
+	options := ranges.Common(tests[i].Values, []ir.Range{WithSYN}, packet.MSS.Size())
+	rest := slices.Delete(slices.Clone(tests), i, i+1)
+	add := func(syn bool, more ...ir.Match) {
+		of := Also(append(slices.Clone(rest), more...), Flags(func(v uint32) bool { return v&2 != 0 == syn }))
+		if _, none := Impossible(ir.Rule{Match: of}); !none {
+			parts = append(parts, of)
+		}
+	}
+	switch {
+	case slices.Equal(options, []ir.Range{WithSYN}):
+		add(true)
+	case len(options) > 0:
+		add(true, ir.Match{Field: packet.MSS, Values: options})
+	}
+	if tests[i].Has(packet.MSSNone) {
+		add(false)
+	}
+	return parts
+}
+
+// WithSYN are the values of packet.MSS that segments with SYN have.
+var WithSYN = ir.Range{First: 0, Last: packet.MSSMissing}
 
 // allBut are the protocols without TCP, UDP and one more.
 func allBut(icmp uint32) []ir.Range {

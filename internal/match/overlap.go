@@ -77,6 +77,8 @@ func protocolsOf(m ir.Match) (of []ir.Range) {
 		}
 	case packet.Flags:
 		add(packet.ProtoTCP, !m.Has(packet.FlagsNone))
+	case packet.MSS:
+		add(packet.ProtoTCP, !m.Has(packet.MSSNone))
 	case packet.ICMP:
 		if !m.Has(packet.ICMPNone) {
 			add(packet.ProtoICMP, has(0, packet.ICMPv6-1))

@@ -89,5 +89,5 @@ func ReadsHeader(r *ir.Rule) bool {
 
 // IsHeader reports whether a field is read from the L4 header.
 func IsHeader(f packet.Field) bool {
-	return f == packet.DPort || f == packet.SPort || f == packet.Flags || f == packet.ICMP
+	return f == packet.DPort || f == packet.SPort || f == packet.Flags || f == packet.ICMP || f == packet.MSS
 }

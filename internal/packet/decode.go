@@ -48,6 +48,7 @@ func Decode(frame []byte) Packet {
 	p.Value[ICMP] = ICMPNone
 	p.Value[VLAN] = VLANNone
 	p.Value[DNS] = DNSNone
+	p.Value[MSS] = MSSNone
 
 	etherType, rest, ok := p.ethernet(frame)
 	if !ok {

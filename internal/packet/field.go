@@ -23,6 +23,7 @@ const (
 	VLAN                  // VLAN identifier of the outermost tag in the frame, or VLANNone
 	DNS                   // the type a DNS query in UDP asks for, DNSResponse, DNSOther, DNSMalformed or DNSNone
 	Verified              // 1 when the sender of a DNS query is known to be who it says, else 0
+	MSS                   // the size in the first MSS option of a TCP segment with SYN, MSSMissing or MSSNone
 	NumFields
 )
 
@@ -57,6 +58,9 @@ const (
 	DNSMalformed = 65538 // no DNS message, or one that breaks RFC 1035
 	DNSNone      = 65539 // no UDP datagram, or a later fragment
 
+	MSSMissing = 65536 // a segment with SYN that has no such option
+	MSSNone    = 65537 // no segment with SYN
+
 	StateNew         = 0 // the first packet of a flow that conntrack does not know yet
 	StateEstablished = 1 // of a flow that has seen packets, in either direction
 	StateRelated     = 2 // begins a flow that another announced, or an ICMP error about one
@@ -81,6 +85,7 @@ var fields = [NumKeys]struct {
 	VLAN:     {"vlan", VLANNone + 1},
 	DNS:      {"dns", DNSNone + 1},
 	Verified: {"verified", 2},
+	MSS:      {"mss", MSSNone + 1},
 	State:    {"state", StateUntracked + 1},
 }
 

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 )
@@ -194,6 +195,12 @@ func (g *generator) damage(b []byte) []byte {
 func (g *generator) tcpOptionText() string {
 	if g.wrong(4) {
 		return hex.EncodeToString(g.bytes(1 + g.r.IntN(maxTCPOptions)))
+	}
+	if len(g.hints.Values[MSS]) > 0 && g.oneIn(2) {
+		if size := g.value(MSS, 536, 1460); size < MSSMissing {
+			return fmt.Sprintf(pick(g, []string{"mss:%d", "mss:%d,sack,ts,nop,ws:7", "nop,nop,mss:%d", "ts,nop,mss:%d,mss:1"}), size)
+		}
+		return "none"
 	}
 	return pick(g, []string{"", "", "none", "mss:1460,sack,ts,ws:7", "mss:536", "nop,nop,ts", "ws:7,eol"})
 }

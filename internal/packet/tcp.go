@@ -35,6 +35,9 @@ func (p *Packet) tcp(b []byte) {
 	flags, size := b[13], int(b[12]>>4)*4
 	p.ports(b, 0)
 	p.Value[Flags] = uint32(flags)
+	if flags&tcpSYN != 0 {
+		p.Value[MSS] = mss(b, size)
+	}
 	p.failIf(size < tcpHeader, TCPHeader)
 	if size > len(b) {
 		p.tcpPastEnd()
@@ -98,6 +101,28 @@ func readTCPOptions(b []byte) (mss, ok bool) {
 		b = b[n:]
 	}
 	return mss, true
+}
+
+// mss is the size in the first option of TCP for it, MSSMissing when there is none. The options end at one whose length does not fit, and
+// those of a header that goes past the packet are not read. size is the length in bytes that the header states.
+func mss(b []byte, size int) uint32 {
+	if size > len(b) {
+		return MSSMissing
+	}
+	for b = b[min(tcpHeader, size):size]; len(b) > 0 && b[0] != tcpOptEnd; {
+		n, fits := 1, true
+		if b[0] != tcpOptNop {
+			n, fits = optionLength(b)
+		}
+		switch {
+		case !fits:
+			return MSSMissing
+		case b[0] == tcpOptMSS && n == 4:
+			return uint32(binary.BigEndian.Uint16(b[2:]))
+		}
+		b = b[n:]
+	}
+	return MSSMissing
 }
 
 // ports reads the two ports that TCP and UDP headers start with; base is 0 or PortUDP.

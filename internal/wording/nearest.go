@@ -18,7 +18,7 @@ var synonyms = map[string]string{
 	"path": "file", "hoplimit": "ttl", "len": "length", "size": "length", "max-size": "max", "maxelem": "max",
 	"yes": "true", "on": "true", "no": "false", "off": "false", "last": "later", "echo": "echo-request",
 	"fragmentation-needed": "icmp/3/4", "frag-needed": "icmp/3/4",
-	"expire": "timeout", "ttl": "timeout", "tos": "dscp",
+	"tcpmss": "mss", "maxseg": "mss", "expire": "timeout", "ttl": "timeout", "tos": "dscp",
 	"refuse": "reject", "reset": "reject", "tcp-reset": "reject", "ct": "state", "ctstate": "state", "est": "established",
 	"limit": "over", "limits": "over", "ratelimit": "over", "rate-limit": "over", "hashlimit": "over",
 	"by": "per", "mask": "per", "string": "contains", "content": "contains", "pattern": "contains", "text": "contains",

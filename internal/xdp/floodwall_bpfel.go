@@ -174,6 +174,7 @@ const (
 	floodwallVarProtectRouter    = "protect_router"
 	floodwallVarProtects         = "protects"
 	floodwallVarQuestionKey      = "question_key"
+	floodwallVarReadsMss         = "reads_mss"
 	floodwallVarReporting        = "reporting"
 	floodwallVarSampling         = "sampling"
 	floodwallVarShortPatterns    = "short_patterns"
@@ -329,6 +330,7 @@ type floodwallVariableSpecs struct {
 	ProtectRouter   *ebpf.VariableSpec `ebpf:"protect_router"`
 	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
@@ -490,6 +492,7 @@ type floodwallVariables struct {
 	ProtectRouter   *ebpf.Variable `ebpf:"protect_router"`
 	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`

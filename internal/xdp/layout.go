@@ -122,7 +122,7 @@ const (
 	NextCondition = First + 4     // the condition that they ask for
 
 	// FoundPatterns is of a number of 64 bits: the patterns that the payload has, a bit each. All are set until they are searched.
-	FoundPatterns = First + 16
+	FoundPatterns = First + 20
 )
 
 // FieldOffset is the offset of a field's value in struct packet.

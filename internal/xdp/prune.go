@@ -18,6 +18,7 @@ var optional = map[string]string{
 	"report_offence":  "reporting",
 	"sample_traffic":  "traffic_share",
 	"named_condition": "table_conditions",
+	"read_mss":        "reads_mss",
 	"dns_query":       "dns_ports",
 	"dns_cookie":      "verify_cookies",
 	"client_verified": "dns_verify",

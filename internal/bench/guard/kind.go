@@ -32,7 +32,9 @@ const (
 	syn     = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,sack,ts,nop,ws:7"
 	windows = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,nop,ws:8,nop,nop,sack"
 	blank   = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=none" // as tools that flood send it
-	bare    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000"              // whose answer is acknowledged without a timestamp
+	tiny    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:100,sack,ts,nop,ws:7"
+	late    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=sack,ts,mss:100,nop,ws:7" // the size is not the first option
+	bare    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000"                                  // whose answer is acknowledged without a timestamp
 	segment = "tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1001 ack=1001 len=1500"
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )

@@ -28,6 +28,7 @@ const (
 	limitPolicy = "default: drop\nchecks: off\n" +
 		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
 	synPolicy  = "default: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
+	mssPolicy  = "default: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
 	listPolicy = "default: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
 
@@ -69,6 +70,7 @@ var subjects = []subject{
 	{policy(limitPolicy), []kind{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
+	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
 		after("ack", rig.XDPDrop, overAsked, stray),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/ranges"
 )
@@ -142,4 +143,26 @@ func (f *familyBuilder) icmpLine(kind uint32, code string) lineTests {
 	}
 	option := [2]string{"--icmp-type", "--icmpv6-type"}[f.family]
 	return lineTests{whole: true, header: []string{fmt.Sprintf("%s %d%s", option, kind, code)}}
+}
+
+// mssLines are lines for the MSS option of segments with SYN: the match holds for one range of sizes, or where there is none of them, and
+// drops a segment whose options go past the packet (net/netfilter/xt_tcpmss.c).
+func mssLines(m ir.Match) (lines []lineTests) {
+	one := func(not bool, r ir.Range) {
+		lines = append(lines, lineTests{match: []string{"-m tcpmss " + negated(not) + "--mss " + rangeText(r, ":")}})
+	}
+	sizes := ir.Range{First: 0, Last: packet.MSSMissing - 1}
+	left := ranges.Common(m.Values, []ir.Range{match.WithSYN}, packet.MSS.Size())
+	rest := ranges.Common(ranges.Complement(m.Values, packet.MSS.Size()), []ir.Range{match.WithSYN}, packet.MSS.Size())
+	if m.Has(packet.MSSMissing) && len(rest) == 1 {
+		one(true, rest[0])
+		return lines
+	}
+	for _, r := range ranges.Common(left, []ir.Range{sizes}, packet.MSS.Size()) {
+		one(false, r)
+	}
+	if m.Has(packet.MSSMissing) {
+		one(true, sizes)
+	}
+	return lines
 }

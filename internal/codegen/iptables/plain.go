@@ -131,6 +131,8 @@ func (f *familyBuilder) without(l refusal) condition {
 			c = c.and(matching("-m set ! --match-set " + f.portSet(m.Values) + side(m.Field)))
 		case m.Field == packet.Flags:
 			c = c.and(f.withoutFlags(m))
+		case m.Field == packet.MSS:
+			c.not = append(c.not, f.refusedSizes(m)...)
 		default:
 			c = c.and(f.withoutTypes(l.kind, m))
 		}
@@ -158,6 +160,20 @@ func (f *familyBuilder) withoutFlags(m ir.Match) condition {
 		}
 	}
 	return c
+}
+
+// refusedSizes are segments with SYN that have one of some sizes in their MSS option.
+func (f *familyBuilder) refusedSizes(m ir.Match) (lines []lineTests) {
+	syn := lineTests{proto: kindProto[match.TCP], header: []string{"--tcp-flags SYN SYN"}}
+	if f.family == packet.FamilyIPv4 {
+		syn.match = []string{notLater}
+	} else {
+		syn = syn.and(hasPorts)
+	}
+	for _, l := range mssLines(m) {
+		lines = append(lines, syn.and(l))
+	}
+	return lines
 }
 
 // withoutTypes has the refused ICMP messages as exceptions in IPv6, where no test tells a later fragment.

@@ -33,8 +33,11 @@ func (f *familyBuilder) conditions(r *ir.Rule) (out []condition) {
 	}
 	for kind := match.TCP; kind <= match.ICMPv6; kind++ {
 		tests, possible := match.KindTests(r, kind)
-		if possible && slices.Contains(kind.Families(), f.family) {
-			add(addresses.and(f.header(kind, tests)))
+		if !possible || !slices.Contains(kind.Families(), f.family) {
+			continue
+		}
+		for _, part := range match.BySYN(tests) {
+			add(addresses.and(f.header(kind, part)))
 		}
 	}
 	return out
@@ -43,6 +46,7 @@ func (f *familyBuilder) conditions(r *ir.Rule) (out []condition) {
 // headerless is the value of the fields of L4 headers in a packet without an L4 header.
 var headerless = map[packet.Field]uint32{
 	packet.DPort: packet.PortNone, packet.SPort: packet.PortNone, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPNone,
+	packet.MSS: packet.MSSNone,
 }
 
 // asksHeader reports whether only packets with an L4 header can match.
@@ -58,6 +62,8 @@ func (f *familyBuilder) header(kind match.Kind, tests []ir.Match) condition {
 		switch m.Field {
 		case packet.DPort, packet.SPort:
 			c = c.and(condition{any: f.headerLines(m)})
+		case packet.MSS:
+			c = c.and(condition{any: mssLines(m)})
 		case packet.Flags, packet.ICMP:
 			opposite := m
 			opposite.Values = kindComplement(m)
@@ -75,6 +81,7 @@ func (f *familyBuilder) header(kind match.Kind, tests []ir.Match) condition {
 func kindComplement(m ir.Match) []ir.Range {
 	size := map[packet.Field]uint32{
 		packet.DPort: packet.PortUDP, packet.SPort: packet.PortUDP, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPv6,
+		packet.MSS: packet.MSS.Size(),
 	}[m.Field]
 	return ranges.Complement(m.Values, size)
 }

@@ -38,10 +38,29 @@ func headerTerm(m ir.Match, prefix string) (t term) {
 		return way(prefix + " sport " + apart(valuesText(m.Values, packet.PortUDP, numberText)))
 	case packet.Flags:
 		return way(flagsTest(m.Values))
+	case packet.MSS:
+		return mssTerm(m)
 	}
 	names := map[string]map[uint32]string{"icmp": icmpNames, "icmpv6": icmpv6Names}[prefix]
 	for _, test := range icmpTests(prefix, names, m.Values) {
 		t = append(t, ownWay("%s", test)...)
+	}
+	return t
+}
+
+// mssTerm writes a test of the MSS option of a segment with SYN.
+func mssTerm(m ir.Match) (t term) {
+	all := []ir.Range{ranges.Span(0, packet.MSSMissing-1)}
+	sizes := ranges.Common(m.Values, all, packet.MSS.Size())
+	switch {
+	case len(sizes) == 0:
+	case slices.Equal(sizes, all):
+		t = way("tcp option maxseg exists")
+	default:
+		t = way("tcp option maxseg size " + valuesText(sizes, packet.MSSMissing, numberText))
+	}
+	if m.Has(packet.MSSMissing) {
+		t = append(t, way("tcp option maxseg missing")...)
 	}
 	return t
 }

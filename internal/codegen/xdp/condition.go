@@ -71,7 +71,7 @@ func (c *conditions) none() bool { return len(c.numbers) == 0 }
 
 // parts are the components with the map of conditions and the maps that conditions refer to.
 func (c *conditions) parts() []component {
-	parts := []component{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), actionsPart(c.program, c.slots)}
+	parts := []component{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), mssPart(c.program), actionsPart(c.program, c.slots)}
 	if c.none() {
 		return parts
 	}

@@ -36,6 +36,14 @@ func dnsPart(p *ir.Program) component {
 	}}
 }
 
+// mssPart has the C program read the MSS option of segments with SYN, if a rule asks for it.
+func mssPart(p *ir.Program) component {
+	if slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return tests(&r, packet.MSS) }) {
+		return component{constants: map[string]any{"reads_mss": true}}
+	}
+	return component{}
+}
+
 // asksQuery reports whether a rule matches anything that only a DNS query has, or answers a query.
 func asksQuery(r *ir.Rule) bool {
 	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Verdict == ir.Truncate

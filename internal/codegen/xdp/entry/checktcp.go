@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -188,6 +189,37 @@ func (s *section) options(bytes int32, parts []optionPart) {
 		}
 		s.Add(asm.JNE.Imm(asm.R1, int32(p.value), toGeneral))
 	}
+}
+
+// segmentSize jumps to next unless packet.MSS is in one of some ranges. It leaves segments with SYN to general() of which the MSS is not the
+// first option. It changes r1 and r2.
+func (s *section) segmentSize(in []ir.Range, next string) {
+	const mss = 20 // behind the start of TCP
+	m := ir.Match{Field: packet.MSS, Values: in}
+	found := s.newLabel()
+	other := next
+	if m.Has(packet.MSSNone) {
+		other = found
+	}
+	s.flags(asm.R1)
+	s.Add(asm.And.Imm(asm.R1, flagsSYN), asm.JEq.Imm(asm.R1, 0, other))
+	s.headerLength(asm.R1)
+	s.loadLength(asm.R2, s.family)
+	s.Add(
+		asm.JLT.Imm(asm.R1, mss+4, toGeneral), asm.Add.Imm(asm.R1, s.family.header()), asm.JGT.Reg(asm.R1, asm.R2, toGeneral),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
+	)
+	s.inFrame(base, int32(s.family.l4)+mss+4, asm.R1)
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.l4+mss, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half), asm.JNE.Imm(asm.R1, 0x0204, toGeneral),
+		asm.LoadMem(asm.R1, base, s.family.l4+mss+2, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
+	)
+	if sizes := within(m, ir.Range{First: 0, Last: packet.MSSMissing - 1}); len(sizes) > 0 {
+		s.test(asm.R1, sizes, next)
+	} else {
+		s.Add(asm.Ja.Label(next))
+	}
+	s.Mark(found)
 }
 
 func (s *section) synWindowZero(exit string) {

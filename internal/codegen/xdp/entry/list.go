@@ -107,13 +107,19 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 			s.test(s.value(m.Field), m.Values, next)
 		}
 	}
+	if r.mss != nil {
+		s.segmentSize(r.mss, moved)
+	}
 	var asks []rule
 	if len(r.over) > 0 {
 		asks = generals(later)
 	}
 	if r.general || len(r.over) > 0 && r.protect || len(asks) > mostAsks { // general() asks the rest, too
 		s.Add(asm.Ja.Label(toGeneral))
-		return len(r.match) == 0
+		if r.mss != nil {
+			s.Mark(moved)
+		}
+		return len(r.match)+len(r.mss) == 0
 	}
 	if r.protect {
 		s.notQuestion(toGeneral) // which may have a time of its own
@@ -130,11 +136,14 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	default:
 		s.decide(s.Decisions[r.number])
 	}
-	if len(r.dynamic)+len(r.over) > 0 {
+	switch {
+	case len(r.dynamic)+len(r.over) > 0:
 		s.Mark(moved)
 		s.loadPorts()
+	case r.mss != nil:
+		s.Mark(moved)
 	}
-	return len(r.match)+len(r.dynamic)+len(r.over) == 0
+	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0
 }
 
 // test jumps to next unless a value is in one of some ranges. It changes r2.

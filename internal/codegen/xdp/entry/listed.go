@@ -182,7 +182,7 @@ func (s *section) keys(r *rule) []ir.Range {
 // recorded is the decision in the records of a rule: askGeneral if the rule has further tests.
 func (s *section) recorded(r *rule) uint32 {
 	more := len(r.match) > 1 || len(r.match) == 1 && s.key(r) == nil
-	if more || r.general || r.protect || len(r.dynamic)+len(r.over) > 0 {
+	if more || r.general || r.protect || len(r.dynamic)+len(r.over)+len(r.mss) > 0 {
 		return askGeneral
 	}
 	return s.Decisions[r.number]

@@ -15,9 +15,10 @@ type rule struct {
 	match   []ir.Match // tests of fields, with values as the packet has them: ports from 0 on, ICMP types without family
 	static  []staticTest
 	dynamic []dynamicTest
-	over    []int // limits, by their index in Program.Limits, one of which must be exceeded
-	general bool  // what is left to ask, or to do, is for general()
-	protect bool  // what passes goes through a protection: segments of an open connection just pass
+	mss     []ir.Range // values of packet.MSS, of which the packet must have one
+	over    []int      // limits, by their index in Program.Limits, one of which must be exceeded
+	general bool       // what is left to ask, or to do, is for general()
+	protect bool       // what passes goes through a protection: segments of an open connection just pass
 }
 
 // staticTest tests whether the source is in static sets, or in one of some dynamic sets.
@@ -39,7 +40,7 @@ func (r *rule) leave() { r.general, r.protect = true, false }
 
 // always reports whether a rule matches every packet.
 func (r *rule) always() bool {
-	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over) == 0 && !r.general && !r.protect
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect
 }
 
 // specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
@@ -100,6 +101,12 @@ func (s *section) field(r *rule, m ir.Match) bool {
 		return m.Has(packet.FragmentNone)
 	case packet.VLAN:
 		return m.Has(packet.VLANNone)
+	case packet.MSS:
+		if s.proto.number != packet.ProtoTCP {
+			return m.Has(packet.MSSNone)
+		}
+		r.mss = m.Values
+		return len(m.Values) > 0
 	case packet.DNS, packet.Verified:
 		if s.proto.number == packet.ProtoUDP {
 			r.leave()
