@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Names in the directory of a trial, besides those of variants.
@@ -20,6 +22,9 @@ const (
 	trialProgram = "floodwall_trial"
 	trialSuffix  = "_trial" // behind the name of a side
 )
+
+// IngressTrial is the name of the program for packets that XDP has passed, during a trial.
+const IngressTrial = xdp.Ingress + trialSuffix
 
 // The slots of the array of programs, enum slot of bpf/trial.c.
 const (

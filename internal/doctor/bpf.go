@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -11,21 +12,43 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // programName is the name of a BPF program, which only root learns.
 func programName(id ebpf.ProgramID) (string, error) {
-	p, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return "", err
-	}
-	defer p.Close()
-	info, err := p.Info()
+	info, err := programInfo(id)
 	if err != nil {
 		return "", err
 	}
 	return info.Name, nil
+}
+
+func programInfo(id ebpf.ProgramID) (*ebpf.ProgramInfo, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Info()
+}
+
+// ours are the maps by which Floodwall's programs at tc are told from others of the same name, in each instance.
+var ours = map[string]string{xdp.Ingress: "host_ports", datapath.IngressTrial: "term"}
+
+// isOurs reports whether a program at tc is Floodwall's.
+func isOurs(info *ebpf.ProgramInfo) bool {
+	ids, _ := info.MapIDs() // every kernel that has TCX tells them
+	return slices.ContainsFunc(ids, func(id ebpf.MapID) bool {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return false
+		}
+		defer m.Close()
+		of, err := m.Info()
+		return err == nil && of.Name != "" && of.Name == ours[info.Name]
+	})
 }
 
 // foreignPrograms finds the BPF programs of others that see each packet at tc: they cost, may drop, and run after XDP.
@@ -39,7 +62,7 @@ func foreignPrograms(_ context.Context, h *host) []Finding {
 	})
 }
 
-// tcxPrograms names the programs that links attach to a device for packets that come in.
+// tcxPrograms names the programs of others that links attach to a device for packets that come in.
 func tcxPrograms(d *device) (names []string, err error) {
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: d.index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, unix.EPERM) {
@@ -49,8 +72,8 @@ func tcxPrograms(d *device) (names []string, err error) {
 		return nil, nil
 	}
 	for _, p := range attached.Programs {
-		if name, err := programName(p.ID); err == nil {
-			names = append(names, name)
+		if info, err := programInfo(p.ID); err == nil && !isOurs(info) {
+			names = append(names, info.Name)
 		}
 	}
 	return names, nil
@@ -74,9 +97,7 @@ func owner(program string) string {
 func tcPrograms(names []string) Finding {
 	var others []string
 	for _, n := range names {
-		if !strings.HasPrefix(n, xdp.Program) {
-			others = append(others, fmt.Sprintf("%q of %s", n, owner(n)))
-		}
+		others = append(others, fmt.Sprintf("%q of %s", n, owner(n)))
 	}
 	f := Finding{ID: "tc-programs", Severity: Note, Evidence: "no BPF program of others is attached at tc"}
 	if len(others) == 0 {
