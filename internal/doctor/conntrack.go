@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -205,7 +206,12 @@ func conntrackLoose(_ context.Context, h *host) []Finding {
 			"session opened before tracking began, becomes `invalid`, and rules that drop invalid cut it: look for yours with " +
 			"`conntrack -L` first",
 	}
-	if loose == 0 || t.count == 0 {
+	rules, _ := h.saved() // savedRules says what could not be read
+	switch proxied := slices.ContainsFunc(rules, savedRule.synproxies); {
+	case loose != 0 && proxied: // also while the table is empty: the flood fills it
+		f.Severity = Warning
+		f.Evidence += ", and SYNPROXY is in the rules"
+	case loose == 0 || t.count == 0:
 		return []Finding{f.healthy()}
 	}
 	return []Finding{f.command("sysctl -w net.netfilter.nf_conntrack_tcp_loose=0")}

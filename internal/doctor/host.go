@@ -35,6 +35,7 @@ type host struct {
 	// devices and rules are read once for all probes.
 	devices func() ([]*device, error)
 	rules   func() (*ruleset, error)
+	saved   func() ([]savedRule, error)
 }
 
 func newHost(ctx context.Context, o Options, eth *ethtool.Conn) *host {
@@ -44,6 +45,7 @@ func newHost(ctx context.Context, o Options, eth *ethtool.Conn) *host {
 	}
 	h.devices = sync.OnceValues(func() ([]*device, error) { return listDevices(h) })
 	h.rules = sync.OnceValues(func() (*ruleset, error) { return readRules(ctx, h) })
+	h.saved = sync.OnceValues(func() ([]savedRule, error) { return readSaved(ctx, h) })
 	return h
 }
 

@@ -30,7 +30,8 @@ func captured(files map[string]string) *host {
 		root[path] = &fstest.MapFile{Data: []byte(text), Mode: mode}
 	}
 	return &host{
-		root: root, start: time.Now(), hasDaemonUnit: func() bool { return false },
+		saved: func() ([]savedRule, error) { return nil, nil },
+		root:  root, start: time.Now(), hasDaemonUnit: func() bool { return false },
 		tool: func(context.Context, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound },
 		rules: func() (*ruleset, error) {
 			return newRuleset(chains{}), nil

@@ -34,6 +34,7 @@ var probes = []probe{
 	{"conntrack-loose", conntrackLoose},
 	{"synproxy-options", synproxyOptions},
 	{"rules", linearRules},
+	{"notrack-one-way", savedRules},
 	{"xdp-native", xdpSupport},
 	{"xdp-mtu", frameSize},
 	{"gro", offloads},

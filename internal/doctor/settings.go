@@ -23,6 +23,9 @@ func (s setting) name() string {
 	return name[1:]
 }
 
+// synackRetries is what the kernel begins with: the last answer is awaited until 63 s after the SYN.
+const synackRetries = 5
+
 var settings = []setting{
 	{"tcp-syncookies", []string{"net", "ipv4", "tcp_syncookies"}, func(v uint64) (Severity, string) {
 		switch v {
@@ -39,6 +42,12 @@ var settings = []setting{
 		}
 		return OK, ""
 	}, 1},
+	{"tcp-synack-retries", []string{"net", "ipv4", "tcp_synack_retries"}, func(v uint64) (Severity, string) {
+		if v > synackRetries {
+			return Note, "a SYN whose sender never answers has its place in the queue for more than a minute, and gets so many answers: forged SYNs fill it for longer"
+		}
+		return OK, ""
+	}, synackRetries},
 	{"tcp-syn-backlog", []string{"net", "ipv4", "tcp_max_syn_backlog"}, func(v uint64) (Severity, string) {
 		if v < 256 {
 			return Note, "so few half-open connections are kept for a socket before cookies begin"
