@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"go4.org/netipx"
 )
 
 // AddText adds an address, a prefix or a range (first-last, with or without blanks around the dash) as one entry.
@@ -71,6 +73,26 @@ func entryText(line []byte) string {
 		return string(bytes.Join(fields[:2], nil))
 	}
 	return string(fields[0])
+}
+
+// namedRange is the range of a line in P2P form, `name:first-last`, or "". The name may hold what begins a comment elsewhere. It is
+// asked only of lines that are no entry of another form.
+func namedRange(line []byte) string {
+	text := strings.TrimSpace(string(line))
+	if text == "" || text[0] == '#' || text[0] == ';' {
+		return ""
+	}
+	for rest := text; ; {
+		_, after, found := strings.Cut(rest, ":")
+		if !found {
+			return ""
+		}
+		rest = after
+		r, err := netipx.ParseIPRange(strings.ReplaceAll(after, " ", ""))
+		if err == nil && !strings.HasPrefix(text, "::") && r.From().Zone() == "" {
+			return r.String()
+		}
+	}
 }
 
 // fastLine reads a line that starts with an IPv4 address or prefix in plain form, which nearly all lines of long lists

@@ -12,7 +12,23 @@ import (
 // stricter than Read in one thing: host bits that are set in a prefix are an error, since nobody can tell whether the
 // address or the network is meant.
 func ParseLine(line []byte) ([]netip.Prefix, error) {
-	text := entryText(line)
+	list, err := parseEntry(entryText(line))
+	if err != nil {
+		if text := namedRange(line); text != "" {
+			return parseEntry(text)
+		}
+	}
+	return list, err
+}
+
+// IsNamedRange reports whether a line has the P2P form, `name:first-last`.
+func IsNamedRange(line []byte) bool {
+	_, err := parseEntry(entryText(line))
+	return err != nil && namedRange(line) != ""
+}
+
+// parseEntry reads an entry, of which nothing else is left. It is none when the text is empty.
+func parseEntry(text string) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil
 	}

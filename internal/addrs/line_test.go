@@ -2,6 +2,9 @@ package addrs
 
 import (
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -24,6 +27,12 @@ func TestParseLine(t *testing.T) {
 		{"192.0.2.6-192.0.2.4", `range "192.0.2.6-192.0.2.4" does not go from a lower to a higher address of one family`},
 		{"192.0.2.6-2001:db8::1", `range "192.0.2.6-2001:db8::1" does not go from a lower to a higher address of one family`},
 		{"fe80::1%eth0", `address "fe80::1%eth0" has a zone, leave it out`},
+		{"Some, org #1; why: 192.0.2.4-192.0.2.5", "[192.0.2.4/31]"},
+		{"a:b:192.0.2.4 - 192.0.2.5", "[192.0.2.4/31]"},
+		{"4 corners:2001:db8::4-2001:db8::5", "[2001:db8::4/127]"},
+		{"192.0.2.9 # was:192.0.2.4-192.0.2.5", "[192.0.2.9/32]"},
+		{"# a:192.0.2.4-192.0.2.5", "[]"},
+		{"org:192.0.2.5-192.0.2.4", `not an address, prefix or range: "org:192.0.2.5-192.0.2.4"`},
 		{"192.0.2.256", `not an address, prefix or range: "192.0.2.256"`},
 	} {
 		prefixes, err := ParseLine([]byte(c.line))
@@ -33,6 +42,25 @@ func TestParseLine(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%q: got %s, want %s", c.line, got, c.want)
+		}
+	}
+}
+
+// TestNamedRanges reads a list file in P2P form, whose names hold what begins a comment elsewhere, beside lines in other forms.
+func TestNamedRanges(t *testing.T) {
+	const text = "# a list:192.0.2.0-192.0.2.9\nOne, Inc. (a:b) #1:198.51.100.0-198.51.100.255\nTwo;:203.0.113.7-203.0.113.7\n2001:db8::/64\n192.0.2.77 # x:192.0.2.1-192.0.2.2\n"
+	file := filepath.Join(t.TempDir(), "list.p2p")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, entries, err := ReadFile(file, 0)
+	if err != nil || entries != 4 {
+		t.Fatalf("%d entries, %v", entries, err)
+	}
+	for a, want := range map[string]bool{"198.51.100.200": true, "203.0.113.7": true, "203.0.113.8": false, "2001:db8::1": true,
+		"192.0.2.77": true, "192.0.2.1": false} {
+		if set.Contains(netip.MustParseAddr(a)) != want {
+			t.Errorf("%s: want %v", a, want)
 		}
 	}
 }

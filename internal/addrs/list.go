@@ -34,7 +34,7 @@ func ReadFile(path string, max int) (*Set, int, error) {
 	return l.read(f)
 }
 
-// Read reads a list: a line holds an address, a prefix or a range (first-last). What follows it behind a blank, tab,
+// Read reads a list: a line holds an address, a prefix, a range (first-last), or a range behind a name (name:first-last). What follows it behind a blank, tab,
 // comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
 // are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
 // With more entries than max (0: no limit) and with any line that is not understood there is no set; the error names up to
@@ -122,6 +122,12 @@ func (l *list) add(line []byte) {
 	if l.count() {
 		known := len(l.builder.v6)
 		err := l.builder.AddText(text)
+		if err != nil {
+			if named := namedRange(line); named != "" {
+				text = named
+				err = l.builder.AddText(text)
+			}
+		}
 		if err == nil {
 			err = mappedError(text, l.builder.v6[known:])
 		}

@@ -88,7 +88,7 @@ func detect(body []byte) Format {
 		case text == "" || text[0] == '#' || text[0] == ';':
 		case text[0] == '{':
 			return NDJSON
-		case strings.ContainsRune(text, ','):
+		case strings.ContainsRune(text, ',') && !addrs.IsNamedRange([]byte(text)):
 			return CSV
 		default:
 			return List

@@ -53,7 +53,7 @@ func createSet(at saved.Place, name, kind string, words []string) *saved.Set {
 	s := &saved.Set{Name: name, At: at, Family: saved.IPv4}
 	var known bool
 	if s.Dims, known = ipsetDims[kind]; !known {
-		s.Problem = "of type " + kind
+		s.Problem = "of type " + kind + whyNot(kind)
 	}
 	if kind == "list:set" {
 		s.Family, s.Lists = 0, []*saved.Set{}
@@ -74,6 +74,19 @@ func createSet(at saved.Place, name, kind string, words []string) *saved.Set {
 		}
 	}
 	return s
+}
+
+// whyNot says why a type of ipset has no equal.
+func whyNot(kind string) string {
+	switch {
+	case strings.Contains(kind, "mac"):
+		return ", with hardware addresses, which a policy does not test"
+	case strings.Contains(kind, "mark") || strings.Contains(kind, "iface"):
+		return ", with marks or devices, which sets of a policy do not hold"
+	case strings.Count(kind, "net")+strings.Count(kind, "ip,") > 1 || strings.HasSuffix(kind, ",ip"):
+		return ", with pairs of addresses: a set of a policy holds addresses, and a rule asks for one set each of sources and destinations"
+	}
+	return ""
 }
 
 // addEntry reads `add NAME ENTRY timeout N nomatch comment "…"`.
