@@ -27,6 +27,8 @@ func TestOptions(t *testing.T) {
 		{"-j DROP -p tcp --frob 1", "", "option --frob: it drops some packets that the policy may pass"},
 		{"-j DROP -p tcp surplus", "", "the word surplus: it drops some packets that the policy may pass"},
 		{"-j DROP -m mark ! --mark 4", "{family: ipv4, then: drop}", ""},
+		{"-p udp -m hashlimit --hashlimit-above 512kb/s --hashlimit-mode srcip --hashlimit-name x -j DROP",
+			"{proto: udp, family: ipv4, over: {rate: 4194304bit/s, per: from, burst: 4194304bit}, then: drop}", "it counts lengths in parts of 16 bytes"},
 		{"-m conntrack --ctstate NEW --ctproto tcp --ctorigdstport 22 -j DROP", "{proto: tcp, port: 22, family: ipv4, state: new, then: drop}", ""},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
@@ -177,5 +179,40 @@ func TestNoForwardChain(t *testing.T) {
 		if passes := strings.Contains(r.Policy, "to: [local"); said == router || passes != router {
 			t.Errorf("router %v: notes %v\n%s", router, r.Notes, r.Policy)
 		}
+	}
+}
+
+// TestMeters has limits of nft for each address, and in bytes, and what the policy makes of them.
+func TestMeters(t *testing.T) {
+	for _, tt := range []struct{ line, rule, lost string }{
+		{"tcp dport 22 meter m { ip saddr limit rate over 3/minute burst 4 packets } drop",
+			"{proto: tcp, port: 22, family: ipv4, over: {rate: 3/min, per: from, burst: 4}, then: drop}", ""},
+		{"udp dport 53 add @seen { ip saddr & 255.255.255.0 limit rate over 100/second } drop",
+			"{proto: udp, port: 53, family: ipv4, over: {rate: 100/s, per: from/24, burst: 5}, then: drop}", ""},
+		{"udp dport 53 update @pairs { ip saddr . ip daddr limit rate over 100/second burst 10 packets } drop",
+			"{proto: udp, port: 53, family: ipv4, over: {rate: 100/s, per: [from, to], burst: 10}, then: drop}", ""},
+		{"tcp dport 22 update @ports { ip saddr . tcp dport limit rate over 9/second burst 10 packets } drop",
+			"{proto: tcp, port: 22, family: ipv4, over: {rate: 9/s, per: from, burst: 10}, then: drop}", ""},
+		{"tcp dport 1-9 update @ports { ip saddr . tcp dport limit rate over 9/second burst 10 packets } drop", "", "a limit for each tcp dport"},
+		{"meter six { ip6 saddr limit rate over 7/second } drop",
+			"{family: ipv6, over: {rate: 7/s, per: from/32/128, burst: 5}, then: drop}", ""},
+		{"udp dport 9 limit rate over 10 mbytes/second burst 1 mbytes drop",
+			"{proto: udp, port: 9, over: {rate: 83886080bit/s, burst: 92274688bit}, then: drop}", ""},
+		{"tcp dport 22 add @open { ip saddr ct count over 3 } drop", "", "a limit for each address"},
+		{"@th,64,16 0x16 drop", "", "@th,64,16"},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			text := "table inet t {\n\tset seen { type ipv4_addr; size 99; flags dynamic; }\n\tset open { type ipv4_addr; size 99; flags dynamic; }\n" +
+				"\tset pairs { type ipv4_addr . ipv4_addr; size 99; flags dynamic; }\n\tset ports { type ipv4_addr . inet_service; size 99; flags dynamic; }\n" +
+				"\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\t" + tt.line + "\n\t}\n}\n"
+			r := imported(t, importer.Nft, importer.Source{Name: "f", Data: []byte(text)})
+			if diff := cmp.Diff(tt.rule, strings.Join(policyRules(r), "\n")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			lost := fmt.Sprint(r.Lost)
+			if (tt.lost == "") != (len(r.Lost) == 0) || !strings.Contains(lost, tt.lost) || strings.Contains(lost, "nil") {
+				t.Errorf("lost %v, want %q", r.Lost, tt.lost)
+			}
+		})
 	}
 }

@@ -22,7 +22,7 @@ func TestRates(t *testing.T) {
 		slack        map[string]int // of those that refill: a packet a round and prefix
 	}{
 		{"iptables-save", ratesOfIptables, 1001, 1006, map[string]int{"1001": 3, "1002": 3, "1003": 6}},
-		{"nft", ratesOfNft, 1001, 1004, map[string]int{"1001": 3, "1002": 3, "1003": 3}},
+		{"nft", ratesOfNft, 1001, 1006, map[string]int{"1001": 3, "1002": 3, "1003": 3, "1005": 6}},
 	} {
 		t.Run(of.input, func(t *testing.T) {
 			if testutil.Inside(t) {
@@ -60,6 +60,13 @@ const ratesOfNft = `table inet filter {
 		udp dport 1003 limit rate over 1/second drop
 		udp dport 1004 limit rate 2/hour burst 2 packets accept
 		udp dport 1004 reject
+		udp dport 1005 add @each { ip saddr & 255.255.255.0 limit rate over 1/second burst 3 packets } drop
+		udp dport 1006 meter every { ip daddr limit rate over 2/hour burst 4 packets } drop
+	}
+	set each {
+		type ipv4_addr
+		size 99
+		flags dynamic
 	}
 	chain flood {
 		limit rate 1/second burst 7 packets return

@@ -48,7 +48,7 @@ func parseRate(text string) (n uint64, unit string, bits, ok bool) {
 // limit reads the options of limit or hashlimit. all are the rule's: matches before this one decide which packets it counts.
 func (r *ruleReader) limit(name string, of, all []saved.Token) {
 	l := &saved.Limit{At: r.rule.At, What: "-m " + name, Rate: 3, Unit: "h", Burst: 5} // as in iptables-extensions(8)
-	modes, lengths, ok := "", map[string]string{}, true
+	modes, lengths, ok, burst := "", map[string]string{}, true, uint64(0)
 	for _, t := range of {
 		option := strings.TrimPrefix(strings.TrimPrefix(t.Name, "--"), "hash")
 		switch option {
@@ -59,7 +59,7 @@ func (r *ruleReader) limit(name string, of, all []saved.Token) {
 			ok = ok && read && !(name == "limit" && t.Not)
 		case "limit-burst":
 			n, _, bits, read := parseRate(t.Args[0])
-			l.Burst = n
+			l.Burst, burst = n, n
 			ok = ok && read && (!bits || name == "hashlimit") && !t.Not
 		case "limit-mode":
 			modes = t.Args[0]
@@ -73,17 +73,30 @@ func (r *ruleReader) limit(name string, of, all []saved.Token) {
 		}
 	}
 	ok = ok && r.perMode(l, modes, lengths) && (l.Bits || l.Rate <= saved.MaxPackets)
-	if l.Bits && l.Burst < 8*1500 { // a policy's least
-		ok = false
+	if l.Bits {
+		ok = inBytes(l, burst) && ok
 	}
 	if !ok {
 		r.unknown("-m " + name)
 		return
 	}
-	if other := behind(all, name); other != "" {
+	if other := behind(all, name); other != "" && l.Less == "" {
 		l.Less = fmt.Sprintf("-m %s stands before -m %s and counts packets that are left out there, too: the policy does not", name, other)
 	}
 	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
+}
+
+// inBytes sets the burst of a limit in bytes. hashlimit begins with the bytes of a second, and counts each length in parts of 16
+// bytes; a burst that is named is that of some more seconds, once for each address (kernel xt_hashlimit.c, hashlimit_byte_cost).
+func inBytes(l *saved.Limit, burst uint64) bool {
+	second := l.Rate / map[string]uint64{"s": 1, "min": 60, "h": 3600, "day": 86400}[l.Unit]
+	const least, most = 8 * 1500, 100_000_000_000 // of a policy
+	l.Burst = max(second, burst)
+	l.Less = "it counts lengths in parts of 16 bytes, and the policy in bytes"
+	if burst > 0 {
+		l.Less += "; its burst comes once for each address, and that of the policy again"
+	}
+	return l.Burst >= least && l.Burst <= most && l.Rate <= most
 }
 
 // behind is an extension that is asked after name: packets that it leaves out have been counted.

@@ -1,6 +1,12 @@
 package nft
 
-import "github.com/floodwall/floodwall/internal/importer/saved"
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
 
 // nftDefaultBurst is the burst of a limit in packets that says none (NFT_LIMIT_PKT_BURST_DEFAULT of net/netfilter/nft_limit.c).
 const nftDefaultBurst = 5
@@ -8,8 +14,23 @@ const nftDefaultBurst = 5
 // units are the times of a rate for which a policy has words.
 var units = map[string]string{"second": "s", "minute": "min", "hour": "h", "day": "day"}
 
-// limit reads a limit in packets. One in bytes has no equal: nft adds the bytes of a second to the burst.
+// bytesOf are the units of a limit in bytes (statement.c of nft).
+var bytesOf = map[string]uint64{"bytes": 1, "kbytes": 1 << 10, "mbytes": 1 << 20}
+
+// limit reads a limit of all packets.
 func (r *ruleReader) limit(body any) {
+	l := r.limitOf(body)
+	if l == nil || r.limited {
+		r.unknown("limit")
+		return
+	}
+	r.limited = true
+	r.rule.Narrow([]saved.Cond{{Limit: l}})
+}
+
+// limitOf reads a limit, or returns nil when it has no equal. To the burst of one in bytes nft adds the bytes of one time
+// (nft_limit.c of the kernel).
+func (r *ruleReader) limitOf(body any) *saved.Limit {
 	whole := func(key string) (n uint64) {
 		if x, ok := member(body, key).(float64); ok && x > 0 && x == float64(uint64(x)) {
 			n = uint64(x)
@@ -18,18 +39,113 @@ func (r *ruleReader) limit(body any) {
 	}
 	per, _ := member(body, "per").(string)
 	rateUnit, _ := member(body, "rate_unit").(string)
+	burstUnit, _ := member(body, "burst_unit").(string)
 	above, _ := member(body, "inv").(bool)
 	l := &saved.Limit{At: r.rule.At, What: "limit", Above: above, Rate: whole("rate"), Unit: units[per], Burst: whole("burst")}
+	if each, ok := bytesOf[rateUnit]; ok {
+		l.Bits, l.Rate = true, l.Rate*each*8
+		l.Burst = l.Rate + l.Burst*max(bytesOf[burstUnit], 1)*8
+		if l.Unit == "" || l.Rate == 0 || l.Burst < leastBits || l.Rate > mostBits || l.Burst > mostBits {
+			return nil
+		}
+		return l
+	}
 	if l.Burst == 0 {
 		l.Burst = nftDefaultBurst
 	}
-	bytes := rateUnit != "" && rateUnit != "packets"
-	if bytes || l.Rate == 0 || l.Rate > saved.MaxPackets || l.Unit == "" || r.limited {
-		r.unknown("limit")
+	if rateUnit != "" && rateUnit != "packets" || l.Rate == 0 || l.Rate > saved.MaxPackets || l.Unit == "" {
+		return nil
+	}
+	return l
+}
+
+// The least burst that a policy can have in bits, and the most that is read.
+const (
+	leastBits = 8 * 1500
+	mostBits  = 100_000_000_000
+)
+
+// metered reads a limit of each address: `meter`, or `add @set { … limit … }`. Its key is an address, or one of each end.
+func (r *ruleReader) metered(key, body any) {
+	key, _ = element(key)
+	statements, ok := body.([]any)
+	if one, is := body.(map[string]any); is {
+		statements, ok = []any{one}, true
+	}
+	var l *saved.Limit
+	for _, s := range statements {
+		switch {
+		case member(s, "counter") != nil:
+		case member(s, "limit") != nil && l == nil:
+			if l = r.limitOf(member(s, "limit")); l == nil {
+				ok = false
+			}
+		default:
+			ok = false
+		}
+	}
+	parts, many := member(key, "concat").([]any)
+	if !many {
+		parts = []any{key}
+	}
+	if !ok || l == nil || r.limited {
+		r.unknown("a limit for each address")
 		return
 	}
+	l.What = "a limit for each address"
+	var families saved.Cond
+	for _, p := range parts {
+		if !r.meteredPart(l, p, &families) {
+			r.unknown("a limit for each " + expression(p))
+			return
+		}
+	}
 	r.limited = true
-	r.rule.Narrow([]saved.Cond{{Limit: l}})
+	families.Limit = l
+	r.rule.Narrow([]saved.Cond{families})
+}
+
+// meteredPart reads a part of a meter's key: an address, cut to a prefix or not, or a port that the rule fixes.
+func (r *ruleReader) meteredPart(l *saved.Limit, part any, c *saved.Cond) bool {
+	length := -1
+	if and, ok := member(part, "&").([]any); ok && len(and) == 2 {
+		mask, isText := and[1].(string)
+		a, err := netip.ParseAddr(mask)
+		if !isText || err != nil {
+			return false
+		}
+		n, whole := saved.MaskLength(a)
+		if part, length = and[0], int(n); !whole || n == 0 {
+			return false
+		}
+	}
+	p, _ := member(part, "payload").(map[string]any)
+	of := func(f saved.Family, number uint32, full int) bool {
+		*c = c.With(packet.Family, saved.Only(number))
+		if length < 0 {
+			length = full
+		}
+		if p["field"] == "saddr" {
+			l.Per = l.Per.From(f, length)
+		} else {
+			l.Per = l.Per.To(f, length)
+		}
+		return true
+	}
+	switch fmt.Sprintf("%v %v", p["protocol"], p["field"]) {
+	case "ip saddr", "ip daddr":
+		return of(saved.IPv4, packet.FamilyIPv4, 32)
+	case "ip6 saddr", "ip6 daddr":
+		return of(saved.IPv6, packet.FamilyIPv6, 128)
+	case "tcp dport", "udp dport", "th dport":
+		for _, a := range r.rule.Alts {
+			if v := a.Field[packet.DPort]; v == nil || v.Count() != 1 {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // behindLimit notes that the rule asks for more behind its limit, which has counted the packets that this leaves out.

@@ -69,6 +69,9 @@ func object(name string, body any, whole map[string]any) string {
 	items, _ := body.([]any)
 	switch name {
 	case "payload":
+		if member(body, "protocol") == nil {
+			return fmt.Sprintf("@%v,%v,%v", member(body, "base"), member(body, "offset"), member(body, "len"))
+		}
 		return fmt.Sprintf("%v %v", member(body, "protocol"), member(body, "field"))
 	case "meta", "ct":
 		return fmt.Sprintf("%s %v", name, member(body, "key"))

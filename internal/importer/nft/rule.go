@@ -78,8 +78,10 @@ func (r *ruleReader) statement(name string, body any) {
 	case slices.Contains(harmless, name):
 	case name == "set" && member(body, "stmt") == nil:
 		r.side(saved.FillsSet)
-	case name == "set" || name == "meter":
-		r.unknown("a limit for each address")
+	case name == "set":
+		r.metered(member(body, "elem"), member(body, "stmt"))
+	case name == "meter":
+		r.metered(member(body, "key"), member(body, "stmt"))
 	case name == "limit":
 		r.limit(body)
 	case name == "notrack":

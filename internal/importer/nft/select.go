@@ -118,6 +118,9 @@ func (s selector) unsupported(what string) selector { return selector{unknown: w
 // selectorOf reads the left side of a match, or the key of a map.
 func selectorOf(v any) selector {
 	if p, ok := member(v, "payload").(map[string]any); ok {
+		if p["protocol"] == nil {
+			return selector{unknown: expression(v)}
+		}
 		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"]))
 	}
 	if m, ok := member(v, "meta").(map[string]any); ok {
