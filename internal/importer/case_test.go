@@ -27,6 +27,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 //	lax                   what is forwarded may be dropped by the kernel and passed by the policy
 //	connected             packets of no connection, which the kernel does not translate, are not compared, nor those that
 //	                      end on the way to a translated destination
+//	exact                 what the report names changes no verdict of a packet
 //	legacy                iptables-legacy loads the rules
 //	except: tcp/22 rh0    packets to these ports, or with this routing header, are not compared, as rules without
 //	                      equal decide about them
@@ -41,6 +42,7 @@ type testCase struct {
 	legacy  bool
 
 	connected bool
+	exact     bool // what the report names changes no verdict: only checks that the policy adds may
 	written   bool // what the case has is imported, not what the tools print when they have loaded it
 	packets   int  // to compare, if not packetsPerCase
 }
@@ -85,6 +87,8 @@ func casesIn(t *testing.T, dir string) (list []*testCase) {
 				c.connected = true
 			case "legacy":
 				c.legacy = true
+			case "exact":
+				c.exact = true
 			}
 		}
 		list = append(list, c)

@@ -173,7 +173,7 @@ func (w *wire) differences(t *testing.T, target plan.Target, without, original, 
 			named++ // by the checks that it adds, and by what it passes besides what is translated
 			continue
 		}
-		if !passed && w.fromLost(by) {
+		if !w.exact && !passed && w.fromLost(by) {
 			named++ // it passes more than the rule that it comes from
 			continue
 		}
@@ -183,7 +183,7 @@ func (w *wire) differences(t *testing.T, target plan.Target, without, original, 
 			loaded = true
 		}
 		switch met := w.met(t, w.probes[i].frame); {
-		case slices.ContainsFunc(met, func(m metRule) bool { return m.lost }):
+		case !w.exact && slices.ContainsFunc(met, func(m metRule) bool { return m.lost }):
 			named++
 		case slices.ContainsFunc(met, func(m metRule) bool { return rateWords.MatchString(m.text) }):
 			rates++

@@ -72,6 +72,7 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 		}
 	}
 	exempt := exempted(rs, devices)
+	stateless(rs, devices, rep)
 	lists := map[saved.Family][]flat{}
 	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
 		if families&f != 0 {

@@ -206,7 +206,7 @@ func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	case saved.ActUnknown:
 		p.finds(r, conds)
 		if len(conds) > 0 {
-			p.report.Lose(r.At, "%s has no equal: the policy asks the next rules", r.Act.Target)
+			p.report.Lose(r.At, "%s", r.WithoutEqual())
 		}
 	}
 }

@@ -48,6 +48,8 @@ func (r *ruleReader) token(t saved.Token, all []saved.Token) {
 		}
 	case t.Module == "multiport" || matchOptions[t.Module] != nil && alone[t.Module]:
 		r.unknown("option " + t.Name)
+	case t.Module == "geoip" && len(t.Args) == 1:
+		r.unknown("-m geoip, which a set says that you write: {country: [" + strings.ReplaceAll(t.Args[0], ",", ", ") + "], db: FILE}")
 	default:
 		r.unknown("-m " + t.Module)
 	}

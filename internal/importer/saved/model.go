@@ -3,6 +3,7 @@ package saved
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go4.org/netipx"
@@ -76,6 +77,21 @@ func (r *Rule) Narrow(conds []Cond) {
 		}
 	}
 	r.Alts = out
+}
+
+// WithoutEqual says that the target of r has no equal, and for SYNPROXY which key of a service to write in its place.
+func (r *Rule) WithoutEqual() string {
+	text := r.Act.Target + " has no equal: the policy asks the next rules"
+	if strings.EqualFold(r.Act.Target, "synproxy") {
+		keys := "when: always"
+		for _, t := range r.Options {
+			if (t.Name == "--mss" || t.Name == "--wscale") && len(t.Args) == 1 {
+				keys += ", " + strings.TrimPrefix(t.Name, "--") + ": " + t.Args[0]
+			}
+		}
+		text += "; a service with `syn: {" + keys + "}` answers SYNs so, and needs no rule of raw"
+	}
+	return text
 }
 
 // Action is what a rule does with a packet.
