@@ -48,6 +48,32 @@ static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
 	return tcp && (p->flags & (TCP_ACK | TCP_RST)) == TCP_ACK ? bpf_ntohl(tcp->ack_seq) : 0;
 }
 
+/* The sequence number of a packet, in host byte order. */
+static __always_inline __u32 sequence(struct xdp_md *ctx, struct packet *p)
+{
+	struct tcphdr *tcp = tcp_header(ctx, p);
+
+	return tcp ? bpf_ntohl(tcp->seq) : 0;
+}
+
+struct tcp_sock___expecting {
+	__u32 rcv_nxt; /* the sequence number that the socket expects next */
+} __attribute__((preserve_access_index));
+
+/*
+ * Whether a packet ends an open connection of a socket. Anybody can forge a FIN or RST, so it has to have the very number that is
+ * expected (RFC 5961, 3.2). Segments before it may be on their way to the socket: then it is not known yet.
+ */
+static __always_inline bool ends_socket(struct xdp_md *ctx, struct packet *p, struct bpf_sock *sk)
+{
+	struct tcp_sock___expecting *tcp;
+
+	if (!(p->flags & (TCP_FIN | TCP_RST)))
+		return false;
+	tcp = (void *)bpf_skc_to_tcp_sock(sk);
+	return tcp && tcp->rcv_nxt == sequence(ctx, p);
+}
+
 /* Whether a packet completes the handshake of a request socket. */
 static __always_inline bool completes_request(struct bpf_sock *sk, __u32 ack)
 {
@@ -73,7 +99,7 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 	if (state == BPF_TCP_LISTEN)
 		connection = CONNECTION_NONE;
 	else if (state == BPF_TCP_ESTABLISHED)
-		connection = CONNECTION_OPEN;
+		connection = ends_socket(ctx, p, sk) ? CONNECTION_CLOSING : CONNECTION_OPEN;
 	else if (state == BPF_TCP_NEW_SYN_RECV)
 		connection = completes_request(sk, acknowledged(ctx, p)) ? CONNECTION_OPEN : CONNECTION_STARTED;
 	else if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_TIME_WAIT)
@@ -87,5 +113,5 @@ static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet
 {
 	if (pr->method != METHOD_ROUTER)
 		return host_connection(ctx, p);
-	return tracked_connection(ctx, p, acknowledged(ctx, p));
+	return tracked_connection(ctx, p, acknowledged(ctx, p), sequence(ctx, p));
 }

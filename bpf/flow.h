@@ -284,8 +284,8 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 }
 
 /*
- * The state of a packet's flow, an enum flow_state. For a flow that the kernel has, records once a minute that it was seen; the
- * age of any other counts from its state's beginning. A global function: the verifier assumes that the argument may be null.
+ * The state of a packet's flow, an enum flow_state. Its age counts from when it was last stored. A global function: the verifier
+ * assumes that the argument may be null.
  */
 __noinline __u32 flow_state(struct packet *p)
 {
@@ -311,8 +311,6 @@ __noinline __u32 flow_state(struct packet *p)
 		return FLOW_NONE;
 	}
 	p->flow_age = flow_age(word, now);
-	if (p->flow_age >= FLOW_REFRESH && flow_rank(flow_state_of(word)))
-		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
 	return flow_state_of(word);
 }
 

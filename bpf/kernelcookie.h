@@ -19,7 +19,7 @@ enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */
 	CONNECTION_NONE,
 	CONNECTION_STARTED, /* not to be remembered yet, or not any more */
-	CONNECTION_CLOSING, /* one side has said that it is over */
+	CONNECTION_CLOSING, /* one side has said that it is over, or says so by this very packet */
 	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
 };
 
@@ -329,7 +329,7 @@ enum {
 	TRACKED_TIME_WAIT = 7,
 };
 
-enum { DIRECTION_REPLY = 1 };
+enum { DIRECTION_ORIGINAL, DIRECTION_REPLY };
 
 /* The conntrack entry of the connection of a packet, in either direction; NULL if there is none. The caller releases it. */
 static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
@@ -341,15 +341,17 @@ static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet
 	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 }
 
-/* The enum connection for a conntrack entry. */
-static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack)
+/* The enum connection for a conntrack entry. A FIN or RST ends it with the number that is next, as in ends_socket(). */
+static __always_inline __u32 tracked_state(struct nf_conn *connection, struct packet *p, __u32 ack, __u32 seq)
 {
 	__u8 state = connection->proto.tcp.state;
 
 	if (!(connection->status & TRACKED_CONFIRMED))
 		return CONNECTION_NONE;
 	if (state == TRACKED_ESTABLISHED)
-		return CONNECTION_OPEN;
+		return (p->flags & (TCP_FIN | TCP_RST)) && seq == connection->proto.tcp.seen[DIRECTION_ORIGINAL].td_end
+			       ? CONNECTION_CLOSING
+			       : CONNECTION_OPEN;
 	if (state == TRACKED_SYN_RECV)
 		return ack && ack == connection->proto.tcp.seen[DIRECTION_REPLY].td_end ? CONNECTION_OPEN
 											: CONNECTION_STARTED;
@@ -357,11 +359,11 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack
 }
 
 /*
- * The state that conntrack has for the connection of a packet with this acknowledgment number, an enum connection. An
+ * The state that conntrack has for the connection of a packet with these numbers, an enum connection. An
  * entry that is not confirmed belongs to a SYN that is still on its way through this host. A handshake that is not over
  * proves nothing, because a forged SYN can start it.
  */
-__noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 ack)
+__noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 ack, __u32 seq)
 {
 	struct nf_conn *connection;
 	__u32 state;
@@ -371,7 +373,7 @@ __noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 
 	connection = tracked(ctx, p);
 	if (!connection)
 		return CONNECTION_NONE;
-	state = tracked_state(connection, ack);
+	state = tracked_state(connection, p, ack, seq);
 	bpf_ct_release(connection);
 	return state;
 }

@@ -382,16 +382,23 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 	return XDP_DROP;
 }
 
-/*
- * Passes a packet of a known flow, and records FIN and RST. With FLOW_PROVED the kernel has no connection yet: after a
- * reset there is none to begin.
- */
-static __always_inline int pass_known(struct packet *p, __u32 state)
+/* Passes a packet of a proved flow. The kernel has no connection yet: after a reset there is none to begin. */
+static __always_inline int pass_proved_flow(struct packet *p)
 {
-	if (flow_rank(state) && (p->flags & (TCP_FIN | TCP_RST)))
-		flow_set(p, FLOW_CLOSING);
-	if (state == FLOW_PROVED && (p->flags & TCP_RST))
+	if (p->flags & TCP_RST)
 		flow_set(p, FLOW_NONE);
+	return XDP_PASS;
+}
+
+/*
+ * Passes a packet of an open connection. A FIN or RST closes the flow if the kernel says that it has the number that is expected:
+ * anybody can forge one, and a flow that is closing is forgotten after FLOW_LINGER seconds. Any other is one that segments before it
+ * have not made expected yet, or a forged one: then the kernel is asked about the next packet.
+ */
+static __always_inline int pass_open(struct packet *p)
+{
+	if (p->flags & (TCP_FIN | TCP_RST))
+		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
 	return XDP_PASS;
 }
 
@@ -407,7 +414,7 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 	__u32 proof;
 
 	if (ask_kernel(ctx, p, pr, s, FLOW_PROVED, now) == CONNECTION_OPEN)
-		return pass_known(p, FLOW_ESTABLISHED);
+		return pass_open(p);
 	proof = proves_address(ctx, p, pr);
 	if (proof == PROOF_PROBE)
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
@@ -416,15 +423,24 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 		count_outcome(p, pr, ACK_INVALID);
 		return XDP_DROP;
 	}
-	return pass_known(p, FLOW_PROVED);
+	return pass_proved_flow(p);
 }
 
-/* A packet of a flow that the kernel had a minute ago or before. If the kernel has it no longer, there is no connection. */
+/*
+ * A packet of a flow that the kernel had a minute ago or before, or that closes it. If the kernel has it no longer, there is no
+ * connection.
+ */
 static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
-	if (ask_kernel(ctx, p, pr, s, known, now) != CONNECTION_NONE || is_resting(s, now) || !is_active(p, pr, s, now))
-		return pass_known(p, known);
+	__u32 connection = ask_kernel(ctx, p, pr, s, known, now);
+
+	if (connection == CONNECTION_OPEN)
+		return pass_open(p);
+	if (connection == CONNECTION_UNKNOWN && p->flow_age >= FLOW_REFRESH)
+		flow_set(p, known); /* it was seen */
+	if (connection != CONNECTION_NONE || is_resting(s, now) || !is_active(p, pr, s, now))
+		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
 }
@@ -437,9 +453,11 @@ static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, str
 		return judge_segment(ctx, p, pr, s, known, now);
 	if (known == FLOW_PROVED && pr->method == METHOD_ROUTER)
 		return judge_proved_behind(ctx, p, pr, s, now);
-	if (flow_rank(known) && p->flow_age >= FLOW_REFRESH)
+	if (!flow_rank(known))
+		return pass_proved_flow(p);
+	if (p->flow_age >= FLOW_REFRESH || (p->flags & (TCP_FIN | TCP_RST)))
 		return judge_again(ctx, p, pr, s, known, now);
-	return pass_known(p, known);
+	return XDP_PASS;
 }
 
 /*
