@@ -87,6 +87,7 @@ var stackPolicies = map[string]string{
 	"every key": largest(allChecks(), 8, 7, 600) + `  - {name: any, port: udp/53, dns: {type: [ANY], name: [evil.example]}, then: truncate}
   - {name: text, proto: udp, payload: {contains: "evil.example"}, sample: 1/10, then: drop}
   - {name: place, proto: udp, payload: {at: {offset: 4, bytes: "|0a 0b|"}}, then: drop}
+  - {name: small, proto: tcp, mss: 0-535, then: drop}
   - {name: net, port: tcp/25, over: {rate: 1000/s, per: from/16, ban: {for: 10m, set: d0}}, then: drop}
 services:
   - {name: dns, port: [udp/53, tcp/53], guard: dns}
