@@ -120,8 +120,8 @@ func TestLists(t *testing.T) {
 }
 
 // blockOf is an experiment after two rounds: the microseconds of the requests by entries and case, where the second round
-// takes two more.
-func blockOf(us map[int]map[string]float64) *builder {
+// takes so much more.
+func blockOf(us map[int]map[string]float64, more time.Duration) *builder {
 	s := &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}
 	b := &builder{Builder: rig.Builder{Session: s}, cases: testCases()}
 	for _, entries := range []int{0, fewRules, publishedMost / 2, publishedMost, 10_000_000} {
@@ -132,7 +132,7 @@ func blockOf(us map[int]map[string]float64) *builder {
 			if value := us[entries][c.name]; value > 0 {
 				v.missing = ""
 				for round := range 2 {
-					t := time.Duration(1000*value) + time.Duration(round)*2*time.Microsecond
+					t := time.Duration(1000*value) + time.Duration(round)*more
 					v.rounds = append(v.rounds, roundTimes{whole: lab.Latency{Mean: t, P50: t, P99: 2 * t, P999: 3 * t}})
 				}
 			}
@@ -176,7 +176,7 @@ func TestClaims(t *testing.T) {
 		us := asPublished()
 		us[tt.entries][tt.name] = tt.us
 		var got [4]report.Verdict
-		for i, c := range blockOf(us).claims() {
+		for i, c := range blockOf(us, 100*time.Nanosecond).claims() {
 			got[i] = c.Verdict
 			if c.Here == "" || c.Unsteady {
 				t.Errorf("%+v", c)
@@ -191,7 +191,7 @@ func TestClaims(t *testing.T) {
 func TestTables(t *testing.T) {
 	us := asPublished()
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 75}
-	b := blockOf(us)
+	b := blockOf(us, 2*time.Microsecond)
 	b.publish()
 	want := [][]string{
 		{"", "0", "4,000", "25,000", "50,000", "10,000,000"},
@@ -232,7 +232,7 @@ func TestTables(t *testing.T) {
 func TestBarWithinNoise(t *testing.T) {
 	us := asPublished()
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 74}
-	b := blockOf(us)
+	b := blockOf(us, 2*time.Microsecond)
 	b.publish()
 	for _, bar := range b.Outcome.Bars {
 		if !bar.Met {

@@ -16,9 +16,9 @@ type claim struct {
 
 // evidence is what a claim is judged by.
 type evidence struct {
-	times float64
-	here  string   // the figures
-	from  []*visit // what they rest on; none when they were not measured
+	times report.Samples // of each round
+	here  string         // the figures
+	from  []*visit       // what they rest on; none when they were not measured
 }
 
 // fewRules is fewer than 5,000, which hardly matter as the article says.
@@ -49,8 +49,7 @@ func (b *builder) claims() (all []report.Claim) {
 	for _, c := range articleClaims {
 		judged := report.Claim{Text: c.text, Article: c.article, Rule: c.rule, Verdict: report.NotMeasurable, Here: "not measured"}
 		if t := c.times(b); len(t.from) > 0 {
-			judged.Here, judged.Verdict = t.here, report.Judge(t.times >= c.least && t.times <= c.most)
-			judged.Unsteady = slices.ContainsFunc(t.from, (*visit).unsteady)
+			judged = judged.Within(t.here, t.times, c.least, c.most, slices.ContainsFunc(t.from, (*visit).unsteady))
 		}
 		all = append(all, judged)
 	}
@@ -67,8 +66,11 @@ func (b *builder) at(name string, entries int) *visit {
 	return nil
 }
 
-// half is the time within which half of the requests came, in nanoseconds.
-func (v *visit) half() float64 { return v.figure(wholeP50).Median() }
+// half is the time within which half of the requests came, in nanoseconds, in each round.
+func (v *visit) half() report.Samples { return v.figure(wholeP50) }
+
+// ms writes the middle of such times.
+func ms(times report.Samples) string { return millisText(times.Median()) }
 
 // timesOfSet compares the means over all numbers of entries that the article has.
 func (b *builder) timesOfSet() (t evidence) {
@@ -78,33 +80,47 @@ func (b *builder) timesOfSet() (t evidence) {
 		}
 		t.from = append(t.from, v)
 	}
-	rules, set := b.meanOf(rulesBlocker), b.meanOf(ipsetBlocker)
-	t.times, t.here = rules/set, fmt.Sprintf("%s ms against %s, %.1f x", millisText(rules), millisText(set), rules/set)
+	rules, set := b.meansOf(rulesBlocker), b.meansOf(ipsetBlocker)
+	t.times = rules.By(set)
+	t.here = fmt.Sprintf("%s ms against %s, %s", ms(rules), ms(set), report.WithInterval(t.times))
 	return t
 }
 
-// meanOf is the mean over the numbers of entries from none to the article's most, of which not all are measured: between two
-// that are, it is taken to change evenly.
-func (b *builder) meanOf(name string) float64 {
-	area, last := 0.0, [2]float64{}
-	for i, p := range b.overEntries(b.named(name), chartKind{of: wholeMean, most: publishedMost}) {
-		if i > 0 {
-			area += (p[0] - last[0]) * (p[1] + last[1]) / 2
+// meansOf is, for each round, the mean over the numbers of entries from none to the article's most, of which not all are measured:
+// between two that are, it is taken to change evenly.
+func (b *builder) meansOf(name string) (means report.Samples) {
+	for round := 0; ; round++ {
+		area, last, none := 0.0, [2]float64{}, true
+		for i, p := range b.points {
+			v := b.named(name).visits[i]
+			switch {
+			case len(v.rounds) == 0 || p.entries > publishedMost:
+				continue
+			case len(v.rounds) <= round:
+				return means
+			}
+			here := [2]float64{float64(p.entries), float64(wholeMean(&v.rounds[round]))}
+			if !none {
+				area += (here[0] - last[0]) * (here[1] + last[1]) / 2
+			}
+			last, none = here, false
 		}
-		last = p
+		if none {
+			return means
+		}
+		means = append(means, area/publishedMost)
 	}
-	return 1e6 * area / publishedMost
 }
 
 // timesOfDouble compares what the most rules add with what half of them do.
 func (b *builder) timesOfDouble() (t evidence) {
 	none, some, all := b.at(rulesBlocker, 0), b.at(rulesBlocker, publishedMost/2), b.at(rulesBlocker, publishedMost)
-	if none == nil || some == nil || all == nil || !(some.half() > none.half()) {
+	if none == nil || some == nil || all == nil || !(some.half().Median() > none.half().Median()) {
 		return t
 	}
 	return evidence{
-		times: (all.half() - none.half()) / (some.half() - none.half()), from: []*visit{none, some, all},
-		here: fmt.Sprintf("%s ms with none, %s with 25,000, %s with 50,000", millisText(none.half()), millisText(some.half()), millisText(all.half())),
+		times: all.half().Minus(none.half()).By(some.half().Minus(none.half())), from: []*visit{none, some, all},
+		here: fmt.Sprintf("%s ms with none, %s with 25,000, %s with 50,000", ms(none.half()), ms(some.half()), ms(all.half())),
 	}
 }
 
@@ -120,9 +136,10 @@ func (b *builder) timesMore(name string, entries int) (t evidence) {
 	if none == nil || some == nil || none == some {
 		return t
 	}
+	times := some.half().By(none.half())
 	return evidence{
-		times: some.half() / none.half(), from: []*visit{none, some},
-		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x",
-			millisText(none.half()), millisText(some.half()), report.CountText(entries), some.half()/none.half()),
+		times: times, from: []*visit{none, some},
+		here: fmt.Sprintf("%s ms with none, %s with %s, %s",
+			ms(none.half()), ms(some.half()), report.CountText(entries), report.WithInterval(times)),
 	}
 }

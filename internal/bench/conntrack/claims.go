@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -25,21 +26,21 @@ func (b *builder) claims() []report.Claim {
 		fmt.Sprintf("the rates differ by at most %.0f%%, round by round", 100*mostApart))
 
 	if base := none.figure(rateOf).Median(); base > 0 && len(full.fullRates()) > 0 {
-		rate, unsteady := full.fullRates().Median(), none.unsteady() || full.fullRates().Unsteady()
-		collapse = collapse.Found(rateShare(rate, base), rate <= mostCollapse*base, unsteady)
-		each := connections / rate
-		wait = wait.Found(report.Choice(rate > 0, fmt.Sprintf("%.2f s", each), "no answers"), each >= leastWait, unsteady)
+		rates := full.fullRates()
+		rate, unsteady := rates.Median(), none.unsteady() || rates.Unsteady()
+		collapse = collapse.Within(rateShare(rate, base), full.fullRatio(none), 0, mostCollapse, unsteady)
+		wait = wait.Within(report.Choice(rate > 0, fmt.Sprintf("%.2f s", connections/rate), "no answers"), rates, math.Inf(-1), connections/leastWait, unsteady)
 	}
 	if len(full.visits) > 0 && len(full.fullRates()) == 0 {
 		collapse.Here, wait.Here = "the table did not become full", "the table did not become full"
 	}
 	if len(none.visits) > 0 && len(full.visits) > 0 {
-		in, out := full.figure(timeouts).Median(), slices.Max(none.figure(timeouts))
-		lost = lost.Found(fmt.Sprintf("%.0f, without a firewall %.0f", in, out), in > 0 && out == 0, false)
+		in, out := full.figure(timeouts), slices.Max(none.figure(timeouts))
+		held := report.Choice(out == 0, len(in.Positive()), 0)
+		lost = lost.Found(fmt.Sprintf("%.0f, without a firewall %.0f", in.Median(), out), held, len(in))
 	}
 	if ratios := bare.ratio(none); len(ratios) > 0 {
-		ratio := ratios.Median()
-		same = same.Found(fmt.Sprintf("%.3f of no firewall", ratio), ratio >= 1-mostApart && ratio <= 1+mostApart, ratios.Unsteady())
+		same = same.Within(fmt.Sprintf("%.3f of no firewall", ratios.Median()), ratios, 1-mostApart, 1+mostApart, ratios.Unsteady())
 	}
 	return []report.Claim{collapse, wait, lost, same}
 }

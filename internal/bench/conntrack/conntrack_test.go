@@ -116,20 +116,20 @@ func TestClaims(t *testing.T) {
 		want                string
 	}{
 		{
-			"as the article", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 90, 90)}, []*visit{visitOf(0, 0, 890, 890)},
+			"as the article", []*visit{visitOf(0, 0, 900, 900), visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 90, 90), visitOf(9, 1, 500, 90, 90)}, []*visit{visitOf(0, 0, 890, 890), visitOf(0, 0, 890, 890)},
 			"confirmed, confirmed, confirmed, confirmed",
 		},
 		{
-			"a full table does no harm", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 880, 880)}, []*visit{visitOf(0, 0, 800, 800)},
+			"a full table does no harm", []*visit{visitOf(0, 0, 900, 900), visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 880, 880), visitOf(9, 1, 500, 880, 880)}, []*visit{visitOf(0, 0, 800, 800), visitOf(0, 0, 800, 800)},
 			"refuted, refuted, confirmed, refuted",
 		},
 		{
-			"it was never full", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 0, 500, 880, 880)}, nil,
+			"it was never full", []*visit{visitOf(0, 0, 900, 900), visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 0, 500, 880, 880), visitOf(9, 0, 500, 880, 880)}, nil,
 			"not measurable here, not measurable here, refuted, not measurable here",
 		},
 		{
 			"unsteady", []*visit{visitOf(0, 0, 900), visitOf(0, 0, 500)}, []*visit{visitOf(9, 1, 500, 0), visitOf(9, 1, 500, 0)},
-			[]*visit{visitOf(0, 0, 900), visitOf(0, 0, 400)}, "confirmed~, confirmed~, confirmed, refuted~",
+			[]*visit{visitOf(0, 0, 900), visitOf(0, 0, 400)}, "confirmed~, confirmed~, confirmed, not measurable here~",
 		},
 	} {
 		s := &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}

@@ -43,6 +43,16 @@ func (c *testCase) overTime() (all []float64) {
 	return all
 }
 
+// fullRatio is the rate once the table is full as a share of another case's rate, of the rounds in which it became full.
+func (c *testCase) fullRatio(to *testCase) (all report.Samples) {
+	for i := range min(len(c.visits), len(to.visits)) {
+		if rate, ok := c.visits[i].fullRate(); ok && to.visits[i].Rate > 0 {
+			all = append(all, rate/to.visits[i].Rate)
+		}
+	}
+	return all
+}
+
 // fullRates are the requests per second once the table was full.
 func (c *testCase) fullRates() (all report.Samples) {
 	for _, v := range c.visits {

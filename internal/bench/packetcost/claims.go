@@ -2,7 +2,6 @@ package packetcost
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -62,28 +61,21 @@ var setRows = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set
 func outcome(t *rig.RateTable) (claims []report.Claim) {
 	for _, c := range articleClaims {
 		judged := report.OpenClaim(c.text, report.TimesText(c.article), c.rule+", in time per packet with source and receiver on one core")
-		if times, ok := c.times(t); ok {
-			judged = judged.Found(report.TimesText(times), times >= c.least && times <= c.most, c.unsteady(t))
+		if times := c.times(t); len(times) > 0 {
+			judged = judged.Within(report.WithInterval(times), times, c.least, c.most, c.unsteady(t))
 		}
 		claims = append(claims, judged)
 	}
 	return claims
 }
 
-// times is how many times the time of the bases the rows take; false when one of them was not measured.
-func (c claim) times(t *rig.RateTable) (float64, bool) {
-	slowest, fastest := math.Inf(1), 0.0
-	for _, name := range c.rows {
-		slowest = min(slowest, rate(t, name))
+// times is how many times the time of the cheapest base the dearest row takes, round by round; none when one of them was not measured.
+func (c claim) times(t *rig.RateTable) report.Samples {
+	row, base := extreme(t, c.rows, -1), extreme(t, c.bases, 1)
+	if row == nil || base == nil {
+		return nil
 	}
-	for _, name := range c.bases {
-		rate := rate(t, name)
-		if !(rate > 0) {
-			return 0, false
-		}
-		fastest = max(fastest, rate)
-	}
-	return fastest / slowest, slowest > 0
+	return base.Rounds.By(row.Rounds).Positive()
 }
 
 func (c claim) unsteady(t *rig.RateTable) bool {
@@ -92,12 +84,16 @@ func (c claim) unsteady(t *rig.RateTable) bool {
 	})
 }
 
-// rate is a row's packets per second, 0 when it was not measured.
-func rate(t *rig.RateTable, name string) float64 {
-	for _, r := range t.Rows {
-		if r.Name == name && r.Measured() {
-			return r.Arrived().Median()
+// extreme is the row of these names with the highest rate, by sign 1, or the lowest, by sign -1; nil when one was not measured.
+func extreme(t *rig.RateTable, names []string, sign float64) (found *rig.Rate) {
+	for _, name := range names {
+		i := slices.IndexFunc(t.Rows, func(r *rig.Rate) bool { return r.Name == name && r.Measured() })
+		if i < 0 {
+			return nil
+		}
+		if r := t.Rows[i]; found == nil || sign*r.Arrived().Median() > sign*found.Arrived().Median() {
+			found = r
 		}
 	}
-	return 0
+	return found
 }

@@ -107,8 +107,8 @@ func mark(t *report.Table, unsteady bool) string {
 func (b *builder) claim(text, article, rule string, one, other *rig.Probe, least, most float64) {
 	c := report.OpenClaim(text, article, rule)
 	if measured(one) && measured(other) {
-		times := one.Costs.By(other.Costs).Median()
-		c = c.Found(fmt.Sprintf("%.3f x", times), times >= least && times <= most, one.Unsteady() || other.Unsteady())
+		times := one.Costs.By(other.Costs)
+		c = c.Within(report.WithInterval(times), times, least, most, one.Unsteady() || other.Unsteady())
 	}
 	b.Outcome.Claims = append(b.Outcome.Claims, c)
 }

@@ -1,5 +1,7 @@
 package report
 
+import "fmt"
+
 // Claim is something that an article says, and whether it holds on this machine.
 type Claim struct {
 	Text     string  `json:"text"`
@@ -13,25 +15,55 @@ type Claim struct {
 // Verdict is what became of a claim.
 type Verdict string
 
-// The verdicts. What was not measured, as for want of a tool, is not measurable here either.
+// The verdicts. What was not measured, as for want of a tool, is not measurable here, nor is what the rounds say different things of.
 const (
 	Confirmed     Verdict = "confirmed"
 	Refuted       Verdict = "refuted"
 	NotMeasurable Verdict = "not measurable here"
 )
 
-// Judge is the verdict on what was measured.
-func Judge(holds bool) Verdict { return Choice(holds, Confirmed, Refuted) }
-
 // OpenClaim is a claim before anything was measured.
 func OpenClaim(text, article, rule string) Claim {
 	return Claim{Text: text, Article: article, Rule: rule, Here: "not measured", Verdict: NotMeasurable}
 }
 
-// Found is the claim with what was measured.
-func (c Claim) Found(here string, holds, unsteady bool) Claim {
-	c.Here, c.Verdict, c.Unsteady = here, Judge(holds), unsteady
+// Found is the claim with what was counted in each round, of which there is no doubt: whether it held in so many of so many rounds.
+func (c Claim) Found(here string, held, rounds int) Claim {
+	c.Here = here
+	switch held {
+	case rounds:
+		c.Verdict = Confirmed
+	case 0:
+		c.Verdict = Refuted
+	default:
+		c.Here += fmt.Sprintf("; it held in %d of %d rounds", held, rounds)
+	}
 	return c
+}
+
+// Within is the claim that a figure lies between two bounds, with the figures of each round. It is confirmed when their MeanInterval is
+// within the bounds, refuted when it is outside, and not measurable when it holds both what the claim says and what it does not.
+func (c Claim) Within(here string, figures Samples, least, most float64, unsteady bool) Claim {
+	low, high := figures.MeanInterval()
+	c.Here, c.Unsteady = here, unsteady
+	switch {
+	case len(figures) < 2:
+		c.Here += " in one round"
+	case low >= least && high <= most:
+		c.Verdict = Confirmed
+	case high < least || low > most:
+		c.Verdict = Refuted
+	}
+	return c
+}
+
+// WithInterval writes how many times one figure is another: the middle of the rounds and their MeanInterval.
+func WithInterval(times Samples) string {
+	text := TimesText(times.Median())
+	if low, high := times.MeanInterval(); len(times) > 1 {
+		text += fmt.Sprintf(" (%.2f to %.2f)", max(low, 0), high)
+	}
+	return text
 }
 
 // Claims lists what the articles say, of all experiments.
@@ -47,9 +79,14 @@ func (o *Outcome) claimsTable() *Table {
 	if len(o.Claims) == 0 {
 		return nil
 	}
-	t := &Table{Title: o.Name + ": what the article says", Head: []string{"", "article", "here", "verdict", "it holds when", ""}}
+	t := &Table{Title: o.Name + ": what the article says", Head: []string{"", "the article says", "article", "here", "verdict"}, Text: true}
+	for i, c := range o.Claims {
+		t.AddRow(fmt.Sprint(i+1), c.Text, c.Article, c.Here, string(c.Verdict)+Choice(c.Unsteady, " ~", ""))
+		t.AddNote("%d holds when %s.", i+1, c.Rule)
+	}
+	t.AddNote("A verdict is for the %.0f%% interval of the rounds as a whole. Where it is partly within, the claim is not measurable here: more rounds may tell.",
+		100*Confidence)
 	for _, c := range o.Claims {
-		t.AddRow(c.Text, c.Article, c.Here, string(c.Verdict), c.Rule, Choice(c.Unsteady, "~", ""))
 		if c.Unsteady {
 			t.AddNote("~ unsteady: so are the figures that it rests on.")
 		}

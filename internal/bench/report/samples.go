@@ -89,6 +89,16 @@ func (s Samples) Interval() (low, high float64) {
 	return max(low, i.Lo), min(high, i.Hi)
 }
 
+// MeanInterval holds the mean of what the figures are of with Confidence, by Student's t. It has no bounds when there are less than two
+// figures: one says nothing of how far the next may be from it.
+func (s Samples) MeanInterval() (low, high float64) {
+	if len(s) < 2 {
+		return math.Inf(-1), math.Inf(1)
+	}
+	i := benchmath.AssumeNormal.Summary(benchmath.NewSample(slices.Clone(s), &benchmath.DefaultThresholds), Confidence)
+	return i.Lo, i.Hi
+}
+
 // UnsteadySpread is how wide the interval of a row's figures may be, as a share of the median, before the row is marked.
 const UnsteadySpread = 0.15
 

@@ -14,6 +14,7 @@ type Table struct {
 	Head  []string   `json:"head"` // the first column is text, what begins with a figure in the others is aligned right
 	Rows  [][]string `json:"rows"`
 	Notes []string   `json:"notes,omitempty"`
+	Text  bool       `json:"text,omitempty"` // no column has figures
 }
 
 // AddRow adds a row.
@@ -81,9 +82,9 @@ func (t *Table) widths() []int {
 }
 
 // Figures reports whether a column has figures, which are aligned right: all have but the first, and the last when it has
-// no head, which is remarks.
+// no head, which is remarks. A table of text has none.
 func (t *Table) Figures(column int) bool {
-	return column > 0 && (column < len(t.Head)-1 || t.Head[column] != "")
+	return !t.Text && column > 0 && (column < len(t.Head)-1 || t.Head[column] != "")
 }
 
 // Paragraphs puts lines together that are parts of one: a line goes on with the next unless it ends with a full stop or

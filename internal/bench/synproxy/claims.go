@@ -56,9 +56,8 @@ func (b *builder) claims() (claims []report.Claim) {
 	for _, c := range talkClaims {
 		judged := report.OpenClaim(c.text, report.TimesText(c.talk), c.rule)
 		of, by := b.curve(c.of), b.curve(c.by)
-		if one, other := of.most.Median(), by.most.Median(); one > 0 && other > 0 {
-			times := one / other
-			judged = judged.Found(report.TimesText(times), times >= c.least && times <= c.most, of.unsteady() || by.unsteady())
+		if times := of.most.By(by.most).Positive(); len(times) > 0 {
+			judged = judged.Within(report.WithInterval(times), times, c.least, c.most, of.unsteady() || by.unsteady())
 		}
 		claims = append(claims, judged)
 	}
