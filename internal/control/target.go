@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/protect"
 )
@@ -38,7 +39,20 @@ func (e *noTargetError) Unwrap() error { return e.error }
 
 // Hint is what to do about the first choice.
 func (e *noTargetError) Hint() string {
+	if missing := withoutNft(e.error); missing != nil {
+		return missing.Hint()
+	}
 	return "make XDP possible on the devices of the policy, or take out of it what only XDP can do"
+}
+
+// withoutNft is the error of a target that wants nft where it is not installed; nil when that is not the cause. XDP wants it for what
+// runs beside it.
+func withoutNft(err error) *netfilter.MissingError {
+	var missing *netfilter.MissingError
+	if errors.As(err, &missing) && missing.Tool == "nft" {
+		return missing
+	}
+	return nil
 }
 
 // incapable reports whether a target cannot do what the policy asks for.
@@ -70,6 +84,9 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		}
 		applied, err := in.applyTo(ctx, state, c, o, t, choice)
 		if err == nil || !unavailable(err) && (not == nil || !incapable(err)) {
+			if missing := withoutNft(errors.Join(errs...)); missing != nil && err == nil {
+				applied.Notes = append(applied.Notes, fmt.Sprintf("target %s, %s; %s", t, not[0], missing.Hint()))
+			}
 			return applied, err
 		}
 		not, errs = append(not, fmt.Sprintf(notTarget+"%s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
