@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/ir ./internal/packet ./internal/addrs ./internal
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ test-reach: ## Send a million frames of an adversary past random policies on eac
 	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
 		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./internal/reach
 
+test-fresh: ## Run the README's two commands on a Debian 12 made for it, which has neither caches nor tools of this machine
+	$(SUDO) scripts/fresh
+
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
 
@@ -90,13 +93,13 @@ lint: ## Check format, vet, staticcheck and the rules of this project
 	@scripts/setup build generate lint
 	@scripts/lint
 
-build/share: floodwall
+build/share: floodwall $(shell find docs contrib -type f 2>/dev/null) $(wildcard *.md) packaging/copyright
 	@scripts/share ./floodwall $@
 
-install: floodwall build/share ## Install binary, man pages and completions under PREFIX, below DESTDIR
+install: floodwall build/share ## Install binary, man pages, completions and documents under PREFIX, below DESTDIR
 	install -D -m 755 floodwall '$(DESTDIR)$(PREFIX)/bin/floodwall'
 	cd build/share && for f in man/*.[1-8]; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/}"; done
-	cd build/share && for f in *sh*/*/*; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/$$f"; done
+	cd build/share && find *sh* doc -type f | while read -r f; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/$$f"; done
 
 dist: floodwall build/share ## Make release archives for amd64 and arm64 with their checksums in build/dist
 	@scripts/dist $(VERSION)

@@ -32,9 +32,15 @@ func TestMakeTargets(t *testing.T) {
 
 // TestLinks has links of the documents lead to files that are there, and to their headings.
 func TestLinks(t *testing.T) {
+	checkLinks(t, top, documents(t))
+}
+
+// checkLinks has the links of documents in a directory lead to files that are there, and to their headings.
+func checkLinks(t *testing.T, dir string, names []string) {
+	t.Helper()
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
-	for _, name := range documents(t) {
-		text, err := os.ReadFile(filepath.Join(top, name))
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,8 +49,8 @@ func TestLinks(t *testing.T) {
 			if m[1] != "" {
 				to = filepath.Join(filepath.Dir(name), m[1])
 			}
-			target, err := os.ReadFile(filepath.Join(top, to))
-			if info, statErr := os.Stat(filepath.Join(top, to)); err != nil && (statErr != nil || !info.IsDir()) {
+			target, err := os.ReadFile(filepath.Join(dir, to))
+			if info, statErr := os.Stat(filepath.Join(dir, to)); err != nil && (statErr != nil || !info.IsDir()) {
 				t.Errorf("%s: the link %s leads nowhere", name, m[0])
 			}
 			if m[2] != "" && !anchors(string(target))[m[2][1:]] {

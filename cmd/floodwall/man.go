@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,5 +34,18 @@ func man(root *cobra.Command, dir string) error {
 	if err := doc.GenManTree(root, header, dir); err != nil {
 		return fmt.Errorf("manual pages: %w", err)
 	}
+	if err := seeAlso(filepath.Join(dir, "floodwall.8"), "floodwall-policy(5)"); err != nil {
+		return fmt.Errorf("manual pages: %w", err)
+	}
 	return nil
+}
+
+// seeAlso adds a page to the last section of another, which names pages.
+func seeAlso(file, page string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, ".PP\n\\fB%s\\fP\n", page)
+	return errors.Join(err, f.Close())
 }

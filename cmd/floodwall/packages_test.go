@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,11 +58,46 @@ rm -r "$1/tree"`, "-", dir, previous, testVersion)
 // TestPackages makes the packages, and has them live on Debian hosts.
 func TestPackages(t *testing.T) {
 	packages, root := packagesDir(t), managersRoot(t)
+	t.Run("documents", func(t *testing.T) { packageDocuments(t, packages) })
 	t.Run("life", func(t *testing.T) { packageLife(t, packages, root) })
 	t.Run("getting-started", func(t *testing.T) { gettingStarted(t, packages, root) })
 	if testutil.Long() {
 		t.Run("lint", func(t *testing.T) { packageLint(t, packages) })
 		t.Run("again", func(t *testing.T) { packagesAgain(t, packages) })
+	}
+}
+
+// packageDocuments unpacks the package. It has the README, the documents and the guides, whose links lead to what it has, too, and manual pages
+// that can be read: that of the policy, and those of commands with an example.
+func packageDocuments(t *testing.T, packages string) {
+	dir := t.TempDir()
+	if out, err := exec.Command("dpkg-deb", "-x", filepath.Join(packages, "present.deb"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpacking the package: %v: %s", err, out)
+	}
+	doc := filepath.Join(dir, "usr/share/doc/floodwall")
+	var names []string
+	err := filepath.WalkDir(doc, func(path string, d fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel(doc, path); err == nil && filepath.Ext(path) == ".md" {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"README.md", "docs/getting-started.md", "docs/policy.md", "docs/commands.md", "docs/operations.md", "docs/guides/web-server.md"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the package lacks %s", want)
+		}
+	}
+	checkLinks(t, doc, names)
+	for page, want := range map[string]string{
+		"man5/floodwall-policy.5": `\fBdevices\fP`, "man8/floodwall.8": "floodwall-policy(5)", "man8/floodwall-apply.8": ".SH EXAMPLE",
+	} {
+		text, err := exec.Command("zcat", filepath.Join(dir, "usr/share/man", page+".gz")).CombinedOutput()
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s has no %s: %v\n%.200s", page, want, err, text)
+		}
 	}
 }
 

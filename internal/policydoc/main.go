@@ -1,4 +1,4 @@
-// Policydoc writes docs/policy.md, the reference of the policy language. The keys, types, defaults and examples are those
+// Policydoc writes docs/policy.md, the reference of the policy language, and the manual page floodwall-policy(5) with the same keys. The keys, types, defaults and examples are those
 // of the JSON schema. Which target has a key is asked of the compiler: each example is compiled for each target.
 package main
 
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-//go:generate go run . ../../docs/policy.md
+//go:generate go run . ../../docs/policy.md ../../docs/floodwall-policy.5
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -19,35 +19,38 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("want one argument, the file to write")
+	if len(args) != 2 {
+		return fmt.Errorf("want two arguments, the files to write: the page and the manual page")
 	}
-	text, err := generate()
+	text, manual, err := generate()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(args[0], []byte(text), 0o644)
+	return errors.Join(os.WriteFile(args[0], []byte(text), 0o644), os.WriteFile(args[1], []byte(manual), 0o644))
 }
 
-// generate is the text of the page.
-func generate() (string, error) {
+// generate is the text of the page, and the manual page.
+func generate() (text, roff string, err error) {
 	s, err := readSchema()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	p := &page{schema: s}
+	p.manual.line(manHead)
 	p.line("%s", head)
 	for _, section := range sections {
 		if err := p.section(section); err != nil {
-			return "", fmt.Errorf("section %q: %w", section.title, err)
+			return "", "", fmt.Errorf("section %q: %w", section.title, err)
 		}
 	}
 	if err := errors.Join(p.values(), p.checks()); err != nil {
-		return "", err
+		return "", "", err
 	}
 	p.matrix()
 	p.footnotes()
-	return p.String(), nil
+	p.manual.checks()
+	p.manual.line(manFoot)
+	return p.String(), p.manual.roff(), nil
 }
 
 var head = strings.TrimSpace(`

@@ -14,6 +14,7 @@ type page struct {
 	schema schema
 	rows   []row // of the matrix
 	notes  []string
+	manual manual
 }
 
 // row is an example of a key, and what each target says of it.
@@ -41,17 +42,20 @@ func (p *page) section(s section) error {
 		p.line("%s\n", s.intro)
 	}
 	p.table("key", "type", "default", "example", "targets", "meaning")
-	for _, k := range keys {
+	all := make([]string, len(keys))
+	for i, k := range keys {
 		have, err := p.probe(s, k)
 		if err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
+		all[i] = have
 		name := "`" + k.name + "`"
 		if k.required {
 			name = "**" + name + "**"
 		}
 		p.line("| %s | %s | %s | %s | %s | %s |", name, cell(k.typ), cell(k.def), cell(code(k.examples[0])), have, cell(k.doc))
 	}
+	p.manual.section(s.title, s.intro, keys, all)
 	return nil
 }
 
@@ -102,6 +106,7 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func (p *page) values() error {
 	p.line("\n## Values\n")
 	p.table("value", "examples", "meaning")
+	p.manual.line("\n# VALUES\nForms of values that several keys share.\n")
 	for _, name := range []string{"addresses", "ports", "rate", "duration", "per", "tcpFlags", "icmpMessage", "content", "domain", "device"} {
 		def, err := p.schema.find("$defs/" + name)
 		if err != nil {
@@ -112,6 +117,7 @@ func (p *page) values() error {
 			examples = append(examples, code(e))
 		}
 		p.line("| %s | %s | %s |", cell(def.text("title")), cell(strings.Join(examples, ", ")), cell(def.text("description")))
+		p.manual.entry("**"+def.text("title")+"**", "", def.text("description"), "", def.list("examples"), "")
 	}
 	return nil
 }

@@ -45,6 +45,11 @@ func within(policy, outer, others string) string {
 	return with(policy, others)
 }
 
+// withTLS is a policy whose API has certificates.
+func withTLS(keys string) string {
+	return strings.Replace(inBans, "KEY", "daemon: {listen: \"127.0.0.1:9810\", tls: {"+keys+"}}", 1)
+}
+
 var sections = []section{
 	{
 		title: "Top level", at: "", policy: sets + "KEY\n", matrix: true, intro: "The keys of the file.",
@@ -157,6 +162,15 @@ var sections = []section{
 		beside: map[string]string{
 			"address": upstream("live: false", "as: 64501, KEY"), "as": upstream("live: false", "address: 192.0.2.254, KEY"),
 			"families": upstream("rtbh: {next_hop: \"100::1\"}", "address: 192.0.2.254, as: 64501, KEY"),
+		},
+	},
+	{
+		title: "Certificates of the API", at: "properties/daemon/properties/tls",
+		intro: "The keys of `tls` under `daemon`.",
+		beside: map[string]string{
+			"cert":      withTLS("KEY, key: /etc/floodwall/key.pem, client_ca: /etc/floodwall/ca.pem"),
+			"key":       withTLS("cert: /etc/floodwall/cert.pem, KEY, client_ca: /etc/floodwall/ca.pem"),
+			"client_ca": withTLS("cert: /etc/floodwall/cert.pem, key: /etc/floodwall/key.pem, KEY"),
 		},
 	},
 	{
