@@ -22,9 +22,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -331,6 +333,28 @@ func summaryOf(ok [phases]uint64) *Summary {
 		s.Phases = append(s.Phases, p)
 	}
 	return s
+}
+
+// TestSums has the sums of dropped packets that a reader can compare: each differs from the one before by what the text says.
+func TestSums(t *testing.T) {
+	s := summaryOf([phases]uint64{1000, 0, 1000})
+	s.Drops = []Drop{{"listed", 5000}, {"default", 1500}}
+	s.Fate = Fate{Flood: Packets{6000, 6000, 0}, Clients: Packets{2000, 0, 2000}, Dropped: 6500, Counted: 6500}
+	s.Attack = &attack.Report{ID: "20260102-030405", Dropped: operate.Amount{Packets: 5900}}
+	flat := strings.Join(strings.Fields(s.Text(80)), " ")
+	for _, want := range []string{
+		"Together 6,500 packets: 500 while the command still ran, and 6,000 after it had ended.",
+		"The daemon's report has 5,900, as it counts whole seconds of the attack.",
+		"The driver dropped all 6,000 packets of the flood that arrived",
+	} {
+		if !strings.Contains(flat, want) {
+			t.Errorf("want %q in\n%s", want, flat)
+		}
+	}
+	s.Drops, s.Attack.Dropped.Packets = []Drop{{"listed", 6000}}, 6000
+	if flat = strings.Join(strings.Fields(s.Text(80)), " "); !strings.Contains(flat, "Together 6,000 packets. ") {
+		t.Errorf("equal sums: %s", flat)
+	}
 }
 
 func TestTextWidth(t *testing.T) {

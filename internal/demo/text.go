@@ -39,7 +39,7 @@ func (s *Summary) Text(width int) string {
 		out.WriteString("\n")
 	}
 	if len(s.Drops) > 0 {
-		fmt.Fprintf(&out, "\nDropped by Floodwall, by reason\n%s", dropLines(s.Drops))
+		fmt.Fprintf(&out, "\nDropped by Floodwall, by reason\n%s%s", dropLines(s.Drops), wrap(s.sums(), max(width, 60)))
 	}
 	if s.Attack != nil {
 		out.WriteString("\n" + s.attackText(max(width, 60)))
@@ -74,6 +74,22 @@ func (s *Summary) rows() []row {
 		{"dropped by Floodwall", func(p *Phase) string { return mpps(p.Traffic.Dropped) }},
 		{"CPU spent on receiving", func(p *Phase) string { return fmt.Sprintf("%.0f%%", p.Traffic.Busy*100) }},
 	}
+}
+
+// sums adds up what was dropped, and says why other sums of the summary are smaller.
+func (s *Summary) sums() string {
+	var all uint64
+	for _, d := range s.Drops {
+		all += d.Packets
+	}
+	text := fmt.Sprintf("Together %s packets", display.Count(all))
+	if after := s.Fate.Flood.Dropped + s.Fate.Clients.Dropped; after < all {
+		text += fmt.Sprintf(": %s while the command still ran, and %s after it had ended", display.Count(all-after), display.Count(after))
+	}
+	if s.Attack != nil && s.Attack.Dropped.Packets != all {
+		text += fmt.Sprintf(". The daemon's report has %s, as it counts whole seconds of the attack", display.Count(s.Attack.Dropped.Packets))
+	}
+	return text + "."
 }
 
 // topDrops is how many reasons are shown.
