@@ -114,7 +114,7 @@ func (e *env) late(rules []lateRule) {
 		e.println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
 	}
 	if more := len(rules) - most; more > 0 {
-		e.println("%s more; `floodwall compile` lists all", display.Things(more, "rule runs late", "rules run late"))
+		e.println("%s late; `floodwall compile` lists all", display.Things(more, "more rule runs", "more rules run"))
 	}
 }
 
