@@ -33,7 +33,7 @@ __noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decis
 	if (sampling && a->sample && one_in(a->sample))
 		take_sample(ctx, p, decision);
 	if (reporting && a->report)
-		report_offence(ctx, p);
+		report_offence(p);
 	return a->slip && !one_in(a->slip);
 }
 

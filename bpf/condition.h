@@ -9,6 +9,7 @@
 #include "decision.h"
 #include "dynamic.h"
 #include "limit.h"
+#include "offence.h"
 #include "packet.h"
 #include "payload.h"
 
@@ -39,6 +40,7 @@ struct condition {
 	__u32 layers;   /* and how many there are, one of which must be exceeded */
 	__u32 flags;
 	__u32 slot;    /* to count in, with CONDITION_OBSERVE */
+	__u32 proved;  /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
 	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
 	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
 	struct source source[MAX_SOURCES];
@@ -56,17 +58,55 @@ static __always_inline bool payload_holds(struct xdp_md *ctx, struct packet *p, 
 	return !m->asked || payload_matches(ctx, p, m->patterns, m->at, m->places) == !m->not;
 }
 
-static __always_inline bool any_limit_exceeded(struct packet *p, struct condition *c)
+/* The first limit that the packet exceeds, counted from 0 among those of the condition; MAX_LAYERS when it exceeds none. */
+static __always_inline __u32 exceeded_layer(struct packet *p, struct condition *c)
 {
 	for (__u32 i = 0; i < MAX_LAYERS; i++) {
 		if (i >= c->layers)
-			return false;
+			break;
 		if (limit_exceeded(p, c->limit + i)) {
 			p->exceeded = c->limit + i + 1;
-			return true;
+			return i;
 		}
 	}
-	return false;
+	return MAX_LAYERS;
+}
+
+/*
+ * Charges a packet that is proved to the limits by which bans are judged: as many as those of the condition that it was charged to, and the
+ * one that it exceeds. Packets that anybody may have sent use up the limits of the condition, but not these. So a sender offends only
+ * if what is proved to be his is too much by itself. Packets over the limit are examined at a bounded rate, since they cost
+ * nothing else. A global function, like condition_holds().
+ */
+__noinline __u32 judge_sender(struct xdp_md *ctx, struct packet *p, __u32 number, __u32 layer)
+{
+	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
+
+	if (!p || !c || !(traits_of(p) & TRAIT_KEEP))
+		return 0;
+	if (layer < MAX_LAYERS) {
+		if (!may_report(p))
+			return 0;
+		p->seen |= SEEN_EXAMINED;
+	}
+	if (!in_connection(ctx, p))
+		return 0;
+	for (__u32 i = 0; i < MAX_LAYERS; i++) {
+		if (i >= c->layers || i > layer)
+			break;
+		if (limit_exceeded(p, c->proved - 1 + i) && i == layer)
+			p->seen |= SEEN_OFFENDS;
+	}
+	return 0;
+}
+
+static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet *p, struct condition *c, __u32 number)
+{
+	__u32 layer = exceeded_layer(p, c);
+
+	if (judging && c->proved)
+		judge_sender(ctx, p, number, layer);
+	return layer < MAX_LAYERS;
 }
 
 static __always_inline bool from_source(struct packet *p, struct condition *c)
@@ -97,7 +137,7 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 		return 0;
 	if (!payload_holds(ctx, p, &c->payload[0]) || !payload_holds(ctx, p, &c->payload[1]))
 		return 0;
-	if (c->layers && !any_limit_exceeded(p, c))
+	if (c->layers && !any_limit_exceeded(ctx, p, c, number))
 		return 0;
 	if (!(c->flags & CONDITION_OBSERVE))
 		return 1;

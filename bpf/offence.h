@@ -11,6 +11,9 @@
 /* Whether any limit bans. Constant from load on; when false, report_offence() is removed. */
 const volatile bool reporting;
 
+/* Whether any of them bans only by packets that are proved. Constant from load on; when false, judge_sender() is removed. */
+const volatile bool judging;
+
 enum {
 	OFFENCE_INTERVAL = 100000, /* nanoseconds between two reports of a CPU: 10,000 a second, */
 	OFFENCE_BURST = 99,        /* and so many more at once */
@@ -19,7 +22,7 @@ enum {
 struct offence {
 	__u32 limit;
 	__u16 family;
-	__u16 proved; /* 1: the sender sees what is sent to its address */
+	__u16 proved; /* 1: the packet and enough others are from a sender who sees what is sent to its address */
 	struct address src;
 };
 
@@ -91,22 +94,28 @@ __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 	return proved;
 }
 
-/* Reports the source of a packet that exceeds a limit. A global function, like ipv4_options. */
-__noinline __u32 report_offence(struct xdp_md *ctx, struct packet *p)
+/* Whether one more packet may be reported now. */
+static __always_inline bool may_report(struct packet *p)
 {
-	__u32 key = 0, proved;
+	__u32 key = 0;
 	__u64 *next = bpf_map_lookup_elem(&reporters, &key);
+
+	return next && within_rate(next, time_of(p), OFFENCE_INTERVAL, OFFENCE_BURST);
+}
+
+/* Reports the source of a packet that exceeds a limit. A global function, like ipv4_options. */
+__noinline __u32 report_offence(struct packet *p)
+{
 	struct offence *o;
 
-	if (!p || !p->exceeded || !next || !within_rate(next, time_of(p), OFFENCE_INTERVAL, OFFENCE_BURST))
+	if (!p || !p->exceeded || !((p->seen & SEEN_EXAMINED) || may_report(p)))
 		return 0;
-	proved = in_connection(ctx, p);
 	o = bpf_ringbuf_reserve(&offences, sizeof(*o), 0);
 	if (!o)
 		return 0;
 	o->limit = p->exceeded - 1;
 	o->family = p->family;
-	o->proved = proved;
+	o->proved = !!(p->seen & SEEN_OFFENDS);
 	o->src = p->src;
 	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
 	return 0;

@@ -41,21 +41,8 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 	if h == nil {
 		return
 	}
-	away := testutil.NewElsewhere(t)
-	away.Take(t, "fw1")
+	away := h.distant()
 	var failed error
-	away.Do(func() {
-		for _, line := range []string{"addr add 192.0.2.2/24 dev fw1", "addr add 203.0.113.7/32 dev fw1", "addr add 203.0.113.8/32 dev fw1",
-			"link set fw1 up", "link set lo up"} {
-			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-				failed = fmt.Errorf("ip %s: %w: %s", line, err, out)
-			}
-		}
-	})
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	h.ip("route add default via 192.0.2.2")
 	h.swallow("192.0.2.1:7")
 	w := h.watch()
 	h.apply(proving)
@@ -104,6 +91,112 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 	}()
 	testutil.Eventually(2*slow, func() bool { return h.isBlocked("203.0.113.7/32") })
 	h.wantBlocked("after forged packets, and a flood over a connection", []string{"203.0.113.7/32 bans 0h above the limit of rule pushy"})
+	w.wantNoError()
+}
+
+// distant has hosts behind a gateway, in a namespace of their own.
+func (h *host) distant() *testutil.Elsewhere {
+	h.Helper()
+	away := testutil.NewElsewhere(h.T)
+	away.Take(h.T, "fw1")
+	var failed error
+	away.Do(func() {
+		for _, line := range []string{"addr add 192.0.2.2/24 dev fw1", "addr add 203.0.113.7/32 dev fw1", "addr add 203.0.113.8/32 dev fw1",
+			"link set fw1 up", "link set lo up"} {
+			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+				failed = fmt.Errorf("ip %s: %w: %s", line, err, out)
+			}
+		}
+	})
+	if failed != nil {
+		h.Fatal(failed)
+	}
+	h.ip("route add default via 192.0.2.2")
+	return away
+}
+
+// TestTalkingVictimIsNotBanned forges SYNs of a client that sends a little over a connection of its own: its segments exceed the limit that
+// the forger uses up, but do not ban it. All that it sent arrives afterwards, and so does a new connection.
+func TestTalkingVictimIsNotBanned(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	away := h.distant()
+	l, err := net.Listen("tcp", "192.0.2.1:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Serve(t, l, func(c net.Conn) { io.Copy(c, c) })
+	w := h.watch()
+	h.apply(`
+checks: off
+sets:
+  bans: {dynamic: true, max: 100}
+rules:
+  - {name: banned, from: $bans, then: drop}
+  - {name: busy, port: tcp/8080, over: {rate: 200/s, per: from, ban: 10m}, then: drop}
+`)
+	w.wantEvent("banning who exceeds limits")
+	var c net.Conn
+	dial := func() {
+		away.Do(func() {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("203.0.113.8")}, Timeout: slow}
+			c, err = d.Dial("tcp", "192.0.2.1:8080")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	dial()
+	var forged []string
+	for i := range 40 {
+		forged = append(forged, fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:8080 S seq=%d", 2000+977*i, 31*i))
+	}
+	flooded := make(chan error, 1)
+	over, messages := make(chan struct{}), 0
+	go func() {
+		var err error
+		away.Do(func() {
+			err = testutil.SendFor("fw1", forged, func(int) bool {
+				time.Sleep(2 * time.Millisecond)
+				select {
+				case <-over:
+					return false
+				default:
+					return true
+				}
+			})
+		})
+		flooded <- err
+	}()
+	for began := time.Now(); time.Since(began) < 8*time.Second && err == nil; messages++ {
+		time.Sleep(200 * time.Millisecond)
+		_, err = c.Write([]byte("message\n"))
+	}
+	close(over)
+	if err := errors.Join(err, <-flooded); err != nil {
+		t.Fatal(err)
+	}
+	if h.wantBlocked("after a flood of forged SYNs beside a client", nil); t.Failed() {
+		return
+	}
+	echo := func(n int) {
+		c.SetDeadline(time.Now().Add(slow))
+		if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+			t.Errorf("reading the answers: %v", err)
+		}
+	}
+	echo(messages * len("message\n"))
+	dial()
+	if _, err := c.Write([]byte{'x'}); err != nil {
+		t.Error(err)
+	}
+	echo(1)
+	if h.counts()["busy"] == 0 {
+		t.Error("nothing exceeded the limit")
+	}
 	w.wantNoError()
 }
 

@@ -50,6 +50,10 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 		if err == nil && m == nil {
 			continue // only what takes its place needs it, so nothing has been collected
 		}
+		if err == nil && isLimitTable(name) && m.MaxEntries() != spec.Maps[name].MaxEntries {
+			m.Close() // of a version with other tables: they begin empty
+			continue
+		}
 		if err == nil {
 			err = g.shares(name)
 		}
@@ -63,6 +67,9 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 	}
 	return loadFilled(im, spec, kept)
 }
+
+// isLimitTable reports whether a map has what limits have counted.
+func isLimitTable(name string) bool { return name == xdp.Limits || name == xdp.Evictions }
 
 // renewalPrefix begins the name of the directory of what is to take the place of a generation's program.
 const renewalPrefix = "renewal-"

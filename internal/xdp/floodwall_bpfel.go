@@ -37,8 +37,10 @@ type floodwallCondition struct {
 	Layers  uint32
 	Flags   uint32
 	Slot    uint32
+	Proved  uint32
 	Sources uint32
 	Until   uint32
+	_       [4]byte
 	Source  [4]struct {
 		_      structs.HostLayout
 		Prefix struct {
@@ -157,6 +159,7 @@ const (
 	floodwallVarHosts4Narrow     = "hosts4_narrow"
 	floodwallVarHosts4Wide       = "hosts4_wide"
 	floodwallVarIndex4           = "index4"
+	floodwallVarJudging          = "judging"
 	floodwallVarLeads            = "leads"
 	floodwallVarLengths6         = "lengths6"
 	floodwallVarLengths6Count    = "lengths6_count"
@@ -313,6 +316,7 @@ type floodwallVariableSpecs struct {
 	Hosts4Narrow    *ebpf.VariableSpec `ebpf:"hosts4_narrow"`
 	Hosts4Wide      *ebpf.VariableSpec `ebpf:"hosts4_wide"`
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
+	Judging         *ebpf.VariableSpec `ebpf:"judging"`
 	Leads           *ebpf.VariableSpec `ebpf:"leads"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
@@ -475,6 +479,7 @@ type floodwallVariables struct {
 	Hosts4Narrow    *ebpf.Variable `ebpf:"hosts4_narrow"`
 	Hosts4Wide      *ebpf.Variable `ebpf:"hosts4_wide"`
 	Index4          *ebpf.Variable `ebpf:"index4"`
+	Judging         *ebpf.Variable `ebpf:"judging"`
 	Leads           *ebpf.Variable `ebpf:"leads"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`

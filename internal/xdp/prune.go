@@ -16,6 +16,7 @@ var optional = map[string]string{
 	"act_specially":   "specials",
 	"take_sample":     "sampling",
 	"report_offence":  "reporting",
+	"judge_sender":    "judging",
 	"sample_traffic":  "traffic_share",
 	"named_condition": "table_conditions",
 	"read_mss":        "reads_mss",

@@ -21,6 +21,9 @@ func actionsPart(p *ir.Program, slots []uint32) component {
 		if p.Bans(r) {
 			out.constants["reporting"] = true
 		}
+		if judged(p, r) {
+			out.constants["judging"] = true
+		}
 		if special(p, r) {
 			out.constants["specials"] = true
 		}

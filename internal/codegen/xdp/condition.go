@@ -109,6 +109,7 @@ func (c *conditions) write(to []byte, rule int) {
 	}
 	if len(r.Over) > 0 {
 		s.Limit, s.Layers = uint32(r.Over[0]), uint32(len(r.Over))
+		s.Proved = c.limits.proved[rule]
 	}
 	if r.Until != 0 {
 		s.Until = xdp.SecondOf(r.Until)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -12,8 +13,9 @@ import (
 
 // limits are the rates of a program, and their tables of debts.
 type limits struct {
-	infos []xdp.LimitInfo
-	keys  limitKeys
+	infos  []xdp.LimitInfo
+	keys   limitKeys
+	proved map[int]uint32 // by rule, the number, and 1, of the first limit by which its bans are judged; none for others
 }
 
 // limitKeys are the secret keys of the hash of prefixes. A sender who knew them could choose sources that share a
@@ -24,7 +26,7 @@ type limitKeys struct {
 }
 
 func compileLimits(p *ir.Program) (*limits, error) {
-	out := &limits{}
+	out := &limits{proved: map[int]uint32{}}
 	base := uint32(0)
 	buckets := limitBuckets(p.Limits)
 	for i := range p.Limits {
@@ -44,11 +46,42 @@ func compileLimits(p *ir.Program) (*limits, error) {
 		base += buckets[i]
 		out.infos = append(out.infos, info.LimitInfo)
 	}
+	base = out.judge(p, base)
+	if base > maxLimitBuckets {
+		return nil, fmt.Errorf("all limits together shall hold more than fits into 4 GB: lower max: of some")
+	}
 	var err error
 	if len(out.infos) > 0 {
 		out.keys, err = drawLimitKeys()
 	}
 	return out, err
+}
+
+// provedBuckets is the largest size of a table by which bans are judged (1 MB). Only senders with an open connection are in it.
+const provedBuckets = 1 << 14
+
+// judged reports whether bans of a rule are judged by packets that are proved.
+func judged(p *ir.Program, r *ir.Rule) bool {
+	return p.Bans(r) && slices.ContainsFunc(r.Over, func(i int) bool { return p.Limits[i].Ban != nil && !p.Limits[i].Ban.Forgeable })
+}
+
+// judge adds the limits by which bans are judged: for each limit of a rule one of the same rate, which begins at a bucket. It
+// returns the first bucket that is free.
+func (l *limits) judge(p *ir.Program, base uint32) uint32 {
+	for i := range p.Rules {
+		if !judged(p, &p.Rules[i]) {
+			continue
+		}
+		l.proved[i] = uint32(len(l.infos)) + 1
+		for _, number := range p.Rules[i].Over {
+			info := l.infos[number]
+			buckets := min(info.Mask+1, provedBuckets)
+			info.Base, info.Mask = base, buckets-1
+			base += buckets
+			l.infos = append(l.infos, info)
+		}
+	}
+	return base
 }
 
 // maxLimitBuckets is the largest number of buckets of all tables together: 4 GB.
