@@ -70,6 +70,15 @@ func Elsewhere(sets []ir.Set, m ir.AddrMatch) (left ir.AddrMatch, always bool) {
 	return ir.AddrMatch{Sets: others, Not: m.Not}, m.Not && len(others) == 0
 }
 
+// Here is what is left of a match for addresses of which it is known that they are the host's own. always reports whether
+// the match holds for all of them; when it holds for none, no set is left.
+func Here(sets []ir.Set, m ir.AddrMatch) (left ir.AddrMatch, always bool) {
+	if !HasLocal(sets, m) {
+		return m, false
+	}
+	return ir.AddrMatch{}, !m.Not
+}
+
 // Families are the families whose packets can match a rule, as far as its own tests tell.
 func Families(sets []ir.Set, r *ir.Rule) (in []uint32) {
 	for _, family := range BothFamilies {
@@ -85,6 +94,11 @@ func Families(sets []ir.Set, r *ir.Rule) (in []uint32) {
 // ReadsHeader reports whether a rule tests what only packets with an L4 header have.
 func ReadsHeader(r *ir.Rule) bool {
 	return len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return IsHeader(m.Field) })
+}
+
+// Tests reports whether a rule tests a field.
+func Tests(r *ir.Rule, f packet.Field) bool {
+	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
 }
 
 // IsHeader reports whether a field is read from the L4 header.

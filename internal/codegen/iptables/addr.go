@@ -18,7 +18,12 @@ func (f *familyBuilder) addresses(r *ir.Rule) condition {
 	}
 	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
-			if f.hops > 0 && side == match.DstSide {
+			switch {
+			case side != match.DstSide:
+			case f.asked != nil:
+				c = c.and(f.askedAddress(m))
+				continue
+			case f.hops > 0:
 				m, _ = match.Elsewhere(f.pl.Program.Sets, m) // in none of no sets is every address
 			}
 			if m.Not {

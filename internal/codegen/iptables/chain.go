@@ -19,6 +19,7 @@ type familyBuilder struct {
 	family  uint32
 	passing bool   // the rule that is being written passes
 	hops    uint32 // how often packets of the chain that is being written have been forwarded
+	asked   *asked // how the chain that is being written tests destinations, which NAT has translated; nil: in the packet
 	tables  []*table
 }
 
@@ -62,11 +63,13 @@ func (f *familyBuilder) build() {
 	f.untracked()
 	if f.hasFilter() {
 		t := f.table("filter", f.mainChain("FILTER"))
+		f.translated(t)
 		f.stage(t, plan.StageFilter)
 		if f.forwardChain() != t.head {
 			f.hops, t.head, t.rests = 1, f.forwardChain(), 0
 			delete(t.names, t.head) // it was kept free
 			t.at = t.chain(t.head)
+			f.translated(t)
 			f.stage(t, plan.StageFilter)
 			f.hops = 0
 		}

@@ -201,6 +201,7 @@ func (b *builder) notes() {
 		}
 	}
 	b.conditionNotes(note)
+	b.translatedNotes(note)
 	note("the kernel drops IPv6 packets from a multicast address, from or to ::1, and with hop-by-hop options that are " +
 		"malformed or that it must not ignore, before iptables sees them")
 	if asks[packet.Fragment] {

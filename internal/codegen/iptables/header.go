@@ -13,7 +13,15 @@ import (
 
 // portTest tests a TCP or UDP port: by the protocol's own match, by multiport, or by a set of ports. In IPv6 the own
 // match does not do: iptables-nft makes an expression of it that takes a later fragment's data for a header.
-func (f *familyBuilder) portTest(m ir.Match) lineTests {
+func (f *familyBuilder) portTest(m ir.Match) []lineTests {
+	if f.asked != nil && m.Field == packet.DPort {
+		return f.askedPorts(m.Values)
+	}
+	return []lineTests{f.packetPort(m)}
+}
+
+// packetPort is portTest for a port that is in the packet.
+func (f *familyBuilder) packetPort(m ir.Match) lineTests {
 	word := map[packet.Field]string{packet.DPort: "dport", packet.SPort: "sport"}[m.Field]
 	rest := ranges.Complement(m.Values, packet.PortUDP)
 	if r, not, ok := singleRange(m.Values, packet.PortUDP); ok && f.family == packet.FamilyIPv4 {

@@ -74,7 +74,7 @@ func refusedOf(m ir.Match, kind match.Kind) []ir.Match {
 func (f *familyBuilder) unrefused(r *ir.Rule) (out []condition) {
 	protos := f.protosOf(r)
 	list := f.refusals(r, protos)
-	if len(list) > 0 && f.samePorts(list, protos) {
+	if len(list) > 0 && f.asked == nil && f.samePorts(list, protos) {
 		return []condition{f.proto(protos).and(f.without(list[0]))}
 	}
 	others := protos
@@ -127,6 +127,8 @@ func (f *familyBuilder) without(l refusal) condition {
 	c := always()
 	for _, m := range l.tests {
 		switch {
+		case f.asked != nil && m.Field == packet.DPort:
+			c = c.and(unless(true, f.askedPorts(m.Values)))
 		case isPortField(m.Field):
 			c = c.and(matching("-m set ! --match-set " + f.portSet(m.Values) + side(m.Field)))
 		case m.Field == packet.Flags:

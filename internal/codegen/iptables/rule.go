@@ -116,7 +116,7 @@ func (f *familyBuilder) kind(kind match.Kind) condition {
 func (f *familyBuilder) headerLines(m ir.Match) []lineTests {
 	switch m.Field {
 	case packet.DPort, packet.SPort:
-		return []lineTests{f.portTest(m)}
+		return f.portTest(m)
 	case packet.Flags:
 		return flagLines(m.Values)
 	}

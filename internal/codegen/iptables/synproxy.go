@@ -13,6 +13,7 @@ import (
 // protect adds what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
 func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
 	switch {
+	case f.asked != nil: // SYNPROXY has nothing to do with what conntrack has translated
 	case f.pl.Untracks(rule, s):
 		syn := *r
 		syn.Match = match.Also(slices.Clone(r.Match), match.SYN)

@@ -134,7 +134,7 @@ func (n *generator) rule(step plan.Step, s plan.Stage, p chainInput) {
 		n.remark("%s", what)
 	}
 	n.protect(step.Rule, s, p)
-	n.act(step.Rule, w, count)
+	n.act(step.Rule, w, count, p)
 }
 
 // decide writes a line that counts, when count is given, and ends with a verdict. Only TCP has resets. What must not be
@@ -267,6 +267,7 @@ func (n *generator) hook(name string, steps []plan.Step, next string, p chainInp
 	if n.plan.PartsFragments(plan.StageFilter, all) {
 		n.guards(name, n.fragments(name, plan.StageFilter, steps, stageChecks{}, p))
 	}
+	n.translated(all, p)
 	n.rules(name, steps, plan.StageFilter, p)
 	if next != "" {
 		n.line("jump " + next)

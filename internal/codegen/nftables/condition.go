@@ -84,7 +84,7 @@ func atTest(a ir.At, kind match.Kind) string {
 
 // act writes the lines that decide what a rule matches, as w says. Where one line does not do, because of exceptions or
 // because packets must be charged or counted once, a chain is called: it returns what the rule leaves to those after it.
-func (n *generator) act(rule int, w payloadLines, count string) {
+func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 	r := &n.plan.Program.Rules[rule]
 	if w.except == nil && (!match.Metered(r) || len(r.Over) == 0 && len(w.lines) == 1) {
 		for _, l := range w.lines {
@@ -93,7 +93,7 @@ func (n *generator) act(rule int, w payloadLines, count string) {
 		return
 	}
 	if w.except == nil && len(w.lines) == 1 {
-		n.line(w.lines[0].text, "jump", n.over(rule, count))
+		n.line(w.lines[0].text, "jump", n.over(rule, count, p))
 		return
 	}
 	n.line("jump", n.called("match-"+r.Name, func() {
@@ -103,7 +103,7 @@ func (n *generator) act(rule int, w payloadLines, count string) {
 		for _, l := range w.lines {
 			switch {
 			case len(r.Over) > 0:
-				n.line(l.text, "goto", n.over(rule, count))
+				n.line(l.text, "goto", n.over(rule, count, p))
 			case r.Observe:
 				n.line(l.text, count, "return")
 			default:
@@ -123,14 +123,15 @@ func (n *generator) finish(l ruleLine, count string, r *ir.Rule) {
 }
 
 // over is the chain for what all else of a rule holds for: what exceeds any of its limits.
-func (n *generator) over(rule int, count string) (chain string) {
-	if chain, ok := n.overs[rule]; ok {
+func (n *generator) over(rule int, count string, p chainInput) (chain string) {
+	key := overChain{rule, p.direction}
+	if chain, ok := n.overs[key]; ok {
 		return chain
 	}
 	r := &n.plan.Program.Rules[rule]
-	n.overs[rule] = n.called("over-"+r.Name, func() {
+	n.overs[key] = n.called("over-"+r.Name, func() {
 		for _, limit := range r.Over {
-			for _, text := range n.overLines(limit) {
+			for _, text := range n.overLines(limit, p) {
 				n.exceeded(text, count, r)
 			}
 		}
@@ -138,7 +139,13 @@ func (n *generator) over(rule int, count string) (chain string) {
 			n.decide(ruleLine{proto: match.AllProtocols}, n.count(rule+1), n.plan.Program.Rules[rule+1].Verdict)
 		}
 	})
-	return n.overs[rule]
+	return n.overs[key]
+}
+
+// overChain is a chain of over: that of a rule, for packets of a direction.
+type overChain struct {
+	rule      int
+	direction string
 }
 
 // exceeded writes the lines of one limit. A packet must not be charged twice for TCP having an answer of its own.

@@ -11,8 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/ranges"
 )
 
-// terms are the tests of protocol, header and fragment in a family.
-func (l l4Line) terms(family uint32) (terms []term) {
+// terms are the tests of protocol, header and fragment in a family. The destination port of packets of a direction is
+// conntrack's, of a line for one protocol.
+func (l l4Line) terms(family uint32, direction string) (terms []term) {
 	prefix := protocolText(l.proto[0].First)
 	if len(l.header) == 0 || l.proto[0].First != l.proto[len(l.proto)-1].Last {
 		prefix = "th"
@@ -21,12 +22,22 @@ func (l l4Line) terms(family uint32) (terms []term) {
 		}
 	}
 	for _, m := range l.header {
+		if m.Field == packet.DPort && direction != "" {
+			terms = append(terms, way(askedPort(prefix, direction)+" "+valuesText(m.Values, packet.PortUDP, numberText)))
+			continue
+		}
 		terms = append(terms, headerTerm(m, prefix))
 	}
 	if l.fragment != nil {
 		terms = append(terms, fragmentTerm(l.fragment, family))
 	}
 	return terms
+}
+
+// askedPort is the key of the destination port that packets of a protocol and a direction came in with. nft knows that it is a
+// port by the test of the protocol.
+func askedPort(proto, direction string) string {
+	return "meta l4proto " + proto + " ct " + direction + " proto-dst"
 }
 
 // headerTerm writes a test of the L4 header; prefix is the protocol, or th for a port of several.

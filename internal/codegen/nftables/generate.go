@@ -86,7 +86,7 @@ const (
 //     to limits. So do fragments at filter, where conntrack has put them together.
 //   - A limit by prefixes that holds as many as it can lets all others pass, until one of those has been idle for as
 //     long as its burst takes to be forgotten.
-//   - At filter the addresses are those that others' NAT has made.
+//   - At filter a destination that NAT has translated there counts as the host's own, which it was when it came in.
 //   - The check own-source is made at raw: a rule at ingress may have counted such a packet before. None
 //     has answered it: with that check, rules that reject stand behind it.
 //
@@ -114,12 +114,12 @@ type generator struct {
 	names    names
 	counters []string // in the order of their first use
 	sets     setTable
-	limits   map[int][2]string // names of objects or sets, by index in Program.Limits
-	stateful strings.Builder   // their definitions
-	overs    map[int]string    // chains of rules with limits
-	bodies   map[string]string // names of called chains by their lines
-	chains   strings.Builder   // all that are written
-	writing  *strings.Builder  // the one that is being written
+	limits   map[int][2]string    // names of objects or sets, by index in Program.Limits
+	stateful strings.Builder      // their definitions
+	overs    map[overChain]string // chains of rules with limits
+	bodies   map[string]string    // names of called chains by their lines
+	chains   strings.Builder      // all that are written
+	writing  *strings.Builder     // the one that is being written
 }
 
 func newGenerator(pl *plan.Plan, o Options) *generator {
@@ -127,7 +127,7 @@ func newGenerator(pl *plan.Plan, o Options) *generator {
 		o.Table = defaultTable
 	}
 	n := &generator{plan: pl, options: o, names: names{},
-		limits: map[int][2]string{}, overs: map[int]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
+		limits: map[int][2]string{}, overs: map[overChain]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
 			Table:   o.Table,
 			Rules:   make([]string, len(pl.Program.Rules)),
 			Checks:  map[packet.Check]string{},

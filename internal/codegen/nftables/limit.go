@@ -21,7 +21,7 @@ func rateText(l *ir.Limit) string {
 }
 
 // overLines are what follows the tests of a line to ask for a limit, one for each family when it is by prefixes.
-func (n *generator) overLines(limit int) []string {
+func (n *generator) overLines(limit int, p chainInput) []string {
 	l := &n.plan.Program.Limits[limit]
 	names, ok := n.limits[limit]
 	if !ok {
@@ -34,7 +34,7 @@ func (n *generator) overLines(limit int) []string {
 	rate := rateText(l)
 	var lines []string
 	for family, name := range names {
-		lines = append(lines, fmt.Sprintf("update @%s { %s limit %s }", name, prefixKey(l, uint32(family)), rate))
+		lines = append(lines, fmt.Sprintf("update @%s { %s limit %s }", name, prefixKey(l, uint32(family), p), rate))
 	}
 	return lines
 }
@@ -62,14 +62,14 @@ func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
 }
 
 // prefixKey are the prefixes of a packet's addresses.
-func prefixKey(l *ir.Limit, family uint32) string {
+func prefixKey(l *ir.Limit, family uint32, p chainInput) string {
 	var words []string
-	for i, p := range []*ir.Prefixes{l.Src, l.Dst} {
-		if p == nil {
+	for side, prefix := range []*ir.Prefixes{l.Src, l.Dst} {
+		if prefix == nil {
 			continue
 		}
-		word := familyKeys[family] + [...]string{" saddr", " daddr"}[i]
-		if m := prefixMask(p, family); m != "" {
+		word := p.address(side, family)
+		if m := prefixMask(prefix, family); m != "" {
 			word += " & " + m
 		}
 		words = append(words, word)

@@ -2,10 +2,13 @@ package nftables
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/dispatch"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 )
@@ -20,7 +23,7 @@ func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chain
 			n.count(step.Rule)
 		}
 	}
-	n.nodes(chain, dispatch.Arrange(n.plan.Program.Sets, list), func(i int) { n.rule(steps[i], s, p) })
+	n.nodes(chain, p.direction, dispatch.Arrange(n.plan.Program.Sets, list), func(i int) { n.rule(steps[i], s, p) })
 }
 
 // weighed is a rule of a chain, with the number of its lines.
@@ -37,34 +40,41 @@ func (n *generator) weighed(step plan.Step, p chainInput) dispatch.Rule {
 	return out
 }
 
-func (n *generator) nodes(chain string, nodes []dispatch.Node, write func(rule int)) {
+func (n *generator) nodes(chain, direction string, nodes []dispatch.Node, write func(rule int)) {
 	for _, node := range nodes {
 		if node.Lookup == nil {
 			write(node.Rule)
 		} else {
-			n.lookup(chain, node.Lookup, write)
+			n.lookup(chain, direction, node.Lookup, write)
 		}
 	}
 }
 
 // lookup writes a verdict map, and the chains that it selects.
-func (n *generator) lookup(chain string, l *dispatch.Lookup, write func(rule int)) {
+func (n *generator) lookup(chain, direction string, l *dispatch.Lookup, write func(rule int)) {
 	verdicts := make([]string, len(l.Lists))
 	for family, m := range l.Maps {
 		if m == nil {
 			continue
 		}
-		words := make([]string, len(m.Elements))
-		for i, e := range m.Elements {
+		words := map[string][]string{}
+		for _, e := range m.Elements {
 			text := elementText(l, family, e)
 			if verdicts[e.List] == "" {
 				name := fmt.Sprintf("%s-%s%s", chain, chainWords[l.Key], text)
-				verdicts[e.List] = " : jump " + n.called(name, func() { n.nodes(name, l.Lists[e.List], write) })
+				verdicts[e.List] = " : jump " + n.called(name, func() { n.nodes(name, direction, l.Lists[e.List], write) })
 			}
-			words[i] = text + verdicts[e.List]
+			key := keyText(l, family, direction)
+			if direction != "" && l.Key == dispatch.DPort { // nft does not take conntrack's port beside a protocol that differs
+				proto, ports := portsText(e)
+				key, text = askedPort(protocolText(proto), direction), ports
+			}
+			words[key] = append(words[key], text+verdicts[e.List])
 		}
 		n.remark("by %s, those of the rules that can match", keyNames[l.Key])
-		n.line(keyText(l, family), "vmap", blockText(words))
+		for _, key := range slices.Sorted(maps.Keys(words)) {
+			n.line(key, "vmap", blockText(words[key]))
+		}
 	}
 }
 
@@ -79,8 +89,9 @@ var (
 	}
 )
 
-// keyText is what a map looks up. A set of protocols and ports has no ranges.
-func keyText(l *dispatch.Lookup, family int) string {
+// keyText is what a map looks up, for packets of a direction when their destination has been translated. A set of protocols and
+// ports has no ranges.
+func keyText(l *dispatch.Lookup, family int, direction string) string {
 	switch l.Key {
 	case dispatch.Proto:
 		return "meta l4proto"
@@ -95,7 +106,8 @@ func keyText(l *dispatch.Lookup, family int) string {
 		proto, _ := l.OnlyProto()
 		return protocolText(proto) + field
 	}
-	text := familyKeys[family] + map[dispatch.Key]string{dispatch.Src: " saddr", dispatch.Dst: " daddr"}[l.Key]
+	side := map[dispatch.Key]int{dispatch.Src: 0, dispatch.Dst: match.DstSide}[l.Key]
+	text := chainInput{direction: direction}.address(side, uint32(family))
 	if m := l.Maps[family]; !m.Intervals && m.Size > 0 {
 		text += " & " + maskText(uint32(family), addressBits[family]-m.Size)
 	}
@@ -108,7 +120,11 @@ func elementText(l *dispatch.Lookup, family int, e dispatch.Element) string {
 	case dispatch.Proto:
 		return protocolText(e.First.Number())
 	case dispatch.DPort, dispatch.SPort:
-		return portsText(l, e)
+		proto, text := portsText(e)
+		if l.Joined() {
+			return protocolText(proto) + " . " + text
+		}
+		return text
 	}
 	from, to := e.First.Addr4(), e.Last.Addr4()
 	if family == packet.FamilyIPv6 {
@@ -120,18 +136,16 @@ func elementText(l *dispatch.Lookup, family int, e dispatch.Element) string {
 	return string(appendRange(nil, netipx.IPRangeFrom(from, to)))
 }
 
-func portsText(l *dispatch.Lookup, e dispatch.Element) string {
+// portsText is an element of ports, and their protocol.
+func portsText(e dispatch.Element) (proto uint32, text string) {
 	first, last := e.First.Number(), e.Last.Number()
-	proto := uint32(packet.ProtoTCP)
+	proto = packet.ProtoTCP
 	if first >= packet.PortUDP {
 		proto, first, last = packet.ProtoUDP, first-packet.PortUDP, last-packet.PortUDP
 	}
-	text := numberText(first)
+	text = numberText(first)
 	if first != last {
 		text += "-" + numberText(last)
 	}
-	if l.Joined() {
-		return protocolText(proto) + " . " + text
-	}
-	return text
+	return proto, text
 }

@@ -38,6 +38,10 @@ type chainInput struct {
 	fragments fragmentSet
 	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
 	outside   term   // the test of the device that lines need; nil: packets of others do not come so far
+
+	// direction is that of the packets in their connection, "original" or "reply", when their destination has been translated:
+	// the chain then asks conntrack for the one that they came in with; "" when it is in the packet.
+	direction string
 }
 
 // forwarded is the same for packets that have been forwarded once.
@@ -46,13 +50,25 @@ func (p chainInput) forwarded() chainInput {
 	return p
 }
 
-// known takes from a match what is known of the destination of packets that are forwarded: it is not the host's own.
-// decided reports whether the match holds for all of them then.
+// known takes from a match what is known of the destination of packets: it is not the host's own when they are forwarded,
+// and was the host's own when it has been translated. decided reports whether the match holds for all of them then.
 func (p chainInput) known(pl *plan.Plan, side int, m ir.AddrMatch) (left ir.AddrMatch, decided bool) {
-	if p.hops == 0 || side != match.DstSide {
+	switch {
+	case side != match.DstSide || p.hops == 0 && p.direction == "":
 		return m, false
+	case p.direction != "":
+		return match.Here(pl.Program.Sets, m)
 	}
 	return match.Elsewhere(pl.Program.Sets, m)
+}
+
+// address is the key of an address, side 0 being the source, as the packet had it when it came in.
+func (p chainInput) address(side int, family uint32) string {
+	key := familyKeys[family] + [...]string{" saddr", " daddr"}[side]
+	if side == match.DstSide && p.direction != "" {
+		return "ct " + p.direction + " " + key
+	}
+	return key
 }
 
 // lines are the lines that match what a rule does.
@@ -98,7 +114,7 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 			if decided {
 				continue
 			}
-			term := n.sets.term(m, []string{"saddr", "daddr"}[side], r.Name, family)
+			term := n.sets.term(m, p.address(side, family), r.Name, family)
 			if match.HasLocal(n.plan.Program.Sets, m) {
 				local = append(local, term)
 			} else {
@@ -118,11 +134,11 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 		local = append(local, p.outside)
 	}
 	l4 := l4Lines(r, family, p.fragments)
-	if r.Verdict == ir.Reject {
+	if r.Verdict == ir.Reject || p.direction != "" && match.Tests(r, packet.DPort) { // nft takes conntrack's port for one protocol alone
 		l4 = apartTCP(l4)
 	}
 	for _, l := range l4 {
-		for _, w := range product(slices.Concat(before, l.terms(family), behind, local)) {
+		for _, w := range product(slices.Concat(before, l.terms(family, p.direction), behind, local)) {
 			w.proto = l.proto
 			lines = append(lines, w)
 		}
@@ -151,10 +167,10 @@ func product(terms []term) term {
 }
 
 // term is the condition that an address of a family is in one of some sets, or in none.
-func (s *setTable) term(m ir.AddrMatch, field, rule string, family uint32) term {
+func (s *setTable) term(m ir.AddrMatch, key, rule string, family uint32) term {
 	var ways term
 	for _, set := range m.Sets {
-		ways = append(ways, s.tests(set, field, rule, family, m.Not)...)
+		ways = append(ways, s.tests(set, key, rule, family, m.Not)...)
 	}
 	if !m.Not {
 		return ways
@@ -173,15 +189,15 @@ func (s *setTable) term(m ir.AddrMatch, field, rule string, family uint32) term 
 const never = "never"
 
 // tests are the ways in which an address can be in a set or, with not, the tests that all hold when it is not.
-func (s *setTable) tests(set int, field, rule string, family uint32, not bool) term {
+func (s *setTable) tests(set int, key, rule string, family uint32, not bool) term {
 	operator := ""
 	if not {
 		operator = "!= "
 	}
 	if match.IsLocal(&s.program.Sets[set]) {
-		return way(fmt.Sprintf("fib %s type %slocal", field, operator))
+		return way(fmt.Sprintf("fib %s type %slocal", strings.TrimPrefix(key, familyKeys[family]+" "), operator))
 	}
-	key := familyKeys[family] + " " + field + " " + operator
+	key += " " + operator
 	if s.program.Sets[set].Dynamic != nil {
 		names := s.use(set, rule)
 		return append(ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family]),

@@ -20,6 +20,7 @@ import (
 func (n *generator) protect(rule int, s plan.Stage, p chainInput) {
 	r := n.plan.Program.Rules[rule]
 	switch {
+	case p.direction != "": // SYNPROXY has nothing to do with what conntrack has translated
 	case n.plan.Untracks(rule, s):
 		r.Match = match.Also(slices.Clone(r.Match), match.SYN)
 		for _, l := range n.lines(&r, p) {
