@@ -20,6 +20,7 @@ const (
 var foldOrder = []int{
 	noPart, partSrc, partDst, int(packet.DPort), int(packet.ICMP), int(packet.SPort), int(packet.Family),
 	int(packet.Proto), int(packet.State), int(packet.Flags), int(packet.TTL), int(packet.Length), int(packet.DSCP),
+	int(packet.MSS),
 }
 
 // manyAddrs is how many rules with comments of their own are joined all the same when they differ in an address: such

@@ -79,6 +79,9 @@ func (f *flat) about() string {
 		}
 		return "icmp"
 	}
+	if f.AsksMSS() {
+		return "mss"
+	}
 	if list := spanWords(f.Field[packet.Flags]); f.Field[packet.Flags] != nil && len(list) > 0 {
 		return "tcp-flags"
 	}

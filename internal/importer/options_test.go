@@ -29,6 +29,9 @@ func TestOptions(t *testing.T) {
 		{"-j DROP -m mark ! --mark 4", "{family: ipv4, then: drop}", ""},
 		{"-p udp -m hashlimit --hashlimit-above 512kb/s --hashlimit-mode srcip --hashlimit-name x -j DROP",
 			"{proto: udp, family: ipv4, over: {rate: 4194304bit/s, per: from, burst: 4194304bit}, then: drop}", "it counts lengths in parts of 16 bytes"},
+		{"-p tcp --syn -m tcpmss ! --mss 536:65535 -j DROP", "{proto: tcp, family: ipv4, flags: \"syn/fin,syn,rst,ack\", mss: [0-535, none], then: drop}", ""},
+		{"-m tcp -p tcp --tcp-flags SYN SYN -m tcpmss --mss 1:535 -j DROP", "{proto: tcp, family: ipv4, flags: syn, mss: 1-535, then: drop}", ""},
+		{"-p tcp -m tcpmss --mss 48 -j DROP", "{proto: tcp, family: ipv4, mss: 48, then: drop}", "the MSS option of any segment"},
 		{"-m conntrack --ctstate NEW --ctproto tcp --ctorigdstport 22 -j DROP", "{proto: tcp, port: 22, family: ipv4, state: new, then: drop}", ""},
 	} {
 		t.Run(tt.line, func(t *testing.T) {

@@ -49,6 +49,7 @@ func render(c saved.Cond, addrs func(a *saved.AddrSet) []string) keys {
 	for _, f := range []packet.Field{packet.Length, packet.TTL, packet.DSCP} {
 		r.keys.add(false, f.String(), spanWords(c.Field[f]))
 	}
+	r.segments()
 	r.words("fragment", packet.Fragment, []string{"none", "first", "later"})
 	r.words("state", packet.State, []string{
 		packet.StateNew: "new", packet.StateEstablished: "established", packet.StateRelated: "related",
@@ -73,6 +74,9 @@ func (r *renderer) protocol() {
 		if d.Field != packet.ICMP {
 			v = v.And(d.Needs(r.cond.Field[d.Field]))
 		}
+	}
+	if r.cond.AsksMSS() {
+		v = v.And(saved.Only(saved.ProtoTCP))
 	}
 	if v == nil || v.Within(saved.Only(saved.ProtoTCP, saved.ProtoUDP)) && v.Count() == 2 && r.cond.Field[packet.Proto] == nil {
 		return
@@ -138,6 +142,23 @@ func spanWords(v saved.Values) (list []string) {
 		}
 	}
 	return list
+}
+
+// segments writes the sizes of segments with SYN.
+func (r *renderer) segments() {
+	v := r.cond.Field[packet.MSS]
+	if v == nil {
+		return
+	}
+	not := v.Has(packet.MSSNone)
+	if not {
+		v = v.Not(packet.MSS)
+	}
+	words := spanWords(v.And(saved.Values{{First: 0, Last: saved.MaxMSS}}))
+	if v.Has(packet.MSSMissing) {
+		words = append(words, "none")
+	}
+	r.keys.add(not, "mss", words)
 }
 
 // words writes a field whose few values have names.

@@ -177,6 +177,20 @@ func spanOf(f packet.Field, limit uint64) func(*ruleReader, bool, []string) {
 	}
 }
 
+// segmentSize reads a size or a range of sizes of the MSS option. Segments without one match the negation.
+func (r *ruleReader) segmentSize(not bool, args []string) {
+	s, ok := saved.NumberSpan(args[0], ":", saved.MaxMSS)
+	if !ok || len(r.protos) != 1 || r.protos[0] != saved.ProtoTCP {
+		r.unknown("MSS " + args[0])
+		return
+	}
+	v := saved.Values{s}
+	if not {
+		v = v.Not(packet.MSS)
+	}
+	r.each(func(c saved.Cond) saved.Cond { return c.With(packet.MSS, v) })
+}
+
 // class reads a DSCP by its name.
 func (r *ruleReader) class(not bool, args []string) {
 	n, ok := saved.DSCPNumbers[strings.ToLower(args[0])]

@@ -27,6 +27,7 @@ var options = map[string]func(r *ruleReader, not bool, args []string){
 	"set--update-subcounters": nothing,
 
 	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*ruleReader).class,
+	"tcpmss--mss": (*ruleReader).segmentSize,
 	"tos--tos":    (*ruleReader).tos,
 	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
 	"ttl--ttl-lt": hops(saved.Below), "hl--hl-lt": hops(saved.Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),

@@ -27,6 +27,9 @@ func (r *ruleReader) read(words []string) {
 		r.token(t, tokens)
 	}
 	r.together(tokens)
+	for i := range r.rule.Alts {
+		r.rule.Alts[i] = r.rule.Alts[i].OfSYN()
+	}
 }
 
 // token reads one option that means something by itself.
@@ -108,7 +111,7 @@ func (r *ruleReader) core(t saved.Token, all []saved.Token) {
 var alone = map[string]bool{
 	"comment": true, "tcp": true, "udp": true, "icmp": true, "icmp6": true, "icmpv6": true, "ipv6-icmp": true,
 	"multiport": true, "iprange": true, "addrtype": true, "conntrack": true, "state": true, "set": true, "length": true,
-	"ttl": true, "hl": true, "dscp": true, "tos": true, "mark": true, "connmark": true,
+	"ttl": true, "hl": true, "tcpmss": true, "dscp": true, "tos": true, "mark": true, "connmark": true,
 }
 
 // module reads -m: an extension that is not known, or that matches by itself, has no equal.

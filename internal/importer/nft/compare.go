@@ -38,6 +38,9 @@ func (s selector) values(op string, right any) (saved.Values, bool) {
 	if s.flags {
 		return s.flagValues(op, right)
 	}
+	if s.kind == nil {
+		return presentValues(op, right)
+	}
 	v, ok := s.compared(op, right)
 	if !ok {
 		return nil, false
@@ -46,6 +49,19 @@ func (s selector) values(op string, right any) (saved.Values, bool) {
 		v = v.And(s.domain)
 	}
 	return v, true
+}
+
+// presentValues is the sizes of packets that have an MSS option, or have none.
+func presentValues(op string, right any) (saved.Values, bool) {
+	there, ok := right.(bool)
+	if op != "==" && op != "!=" {
+		return nil, false
+	}
+	v := saved.Values{{First: 0, Last: saved.MaxMSS}}
+	if there != (op == "==") {
+		v = v.Not(packet.MSS)
+	}
+	return v, ok
 }
 
 // compared is the values for which a comparison holds, in the field's coding.

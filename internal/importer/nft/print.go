@@ -73,6 +73,8 @@ func object(name string, body any, whole map[string]any) string {
 			return fmt.Sprintf("@%v,%v,%v", member(body, "base"), member(body, "offset"), member(body, "len"))
 		}
 		return fmt.Sprintf("%v %v", member(body, "protocol"), member(body, "field"))
+	case "tcp option":
+		return strings.TrimSuffix(fmt.Sprintf("tcp option %v %v", member(body, "name"), member(body, "field")), " <nil>")
 	case "meta", "ct":
 		return fmt.Sprintf("%s %v", name, member(body, "key"))
 	case "fib":

@@ -33,6 +33,9 @@ func (r *ruleReader) read() []saved.Rule {
 	all := append(r.out, r.rule)
 	for i := range all {
 		otherPorts(all[i].Alts)
+		for n, c := range all[i].Alts {
+			all[i].Alts[n] = c.OfSYN()
+		}
 	}
 	return all
 }

@@ -123,6 +123,9 @@ func selectorOf(v any) selector {
 		}
 		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"]))
 	}
+	if o, ok := member(v, "tcp option").(map[string]any); ok && o["name"] == "maxseg" && (o["field"] == "size" || o["field"] == nil) {
+		return segmentSize(o["field"] == nil)
+	}
 	if m, ok := member(v, "meta").(map[string]any); ok {
 		return knownOr(metas, fmt.Sprint(m["key"])).orMeta(m["key"])
 	}
@@ -155,6 +158,15 @@ func knownOr(known map[string]selector, name string) selector {
 func (s selector) orMeta(key any) selector {
 	if s.unknown != "" {
 		s.unknown = fmt.Sprintf("meta %v", key)
+	}
+	return s
+}
+
+// segmentSize reads the size in the MSS option, or whether there is one. A segment without it matches no comparison.
+func segmentSize(presence bool) selector {
+	s := selector{field: packet.MSS, kind: named(saved.MaxMSS, nil), domain: saved.Values{{First: 0, Last: saved.MaxMSS}}}
+	if presence {
+		s.kind, s.domain = nil, nil
 	}
 	return s
 }

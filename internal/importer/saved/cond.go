@@ -138,6 +138,14 @@ func (c Cond) Narrowed(why string) Cond {
 	return c
 }
 
+// OfSYN is c, which asks for sizes of the MSS option: the rule reads those of segments without SYN, too.
+func (c Cond) OfSYN() Cond {
+	if flags := c.Field[packet.Flags]; c.Field[packet.MSS] == nil || flags.Within(withSYN) || flags.Within(withoutSYN) {
+		return c
+	}
+	return c.Narrowed("it asks for the MSS option of any segment, and the policy for that of segments with SYN")
+}
+
 // Holds reports whether packets that come in through a device pass the test.
 func (t DeviceTest) Holds(device string) bool {
 	return slices.ContainsFunc(t.Names, func(name string) bool {

@@ -1,6 +1,7 @@
 package saved
 
 import (
+	"math"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -24,7 +25,7 @@ func (c Cond) Possible(f Family) (Cond, bool) {
 	if !okSrc || !okDst {
 		return c, false
 	}
-	c = c.protocols(f).anyHeader().reassembled()
+	c = c.protocols(f).segments().anyHeader().reassembled()
 	if v := c.Field[packet.Fragment]; v != nil && v.Within(Only(packet.FragmentLater)) && c.needsHeader() {
 		return c, false
 	}
@@ -125,6 +126,44 @@ func (c Cond) protocols(f Family) Cond {
 	return c
 }
 
+// MaxMSS is the greatest size that an MSS option can have.
+const MaxMSS = math.MaxUint16
+
+// Flags bytes with SYN, and packets without: other segments, and those that are none.
+var (
+	withSYN    = FlagsWhere(func(f uint32) bool { return f&TCPFlag["syn"] != 0 })
+	withoutSYN = withSYN.Not(packet.Flags)
+)
+
+// AsksMSS reports whether only segments with SYN can meet c, for what it asks of their MSS.
+func (c *Cond) AsksMSS() bool { return !c.Field[packet.MSS].Has(packet.MSSNone) }
+
+// segments makes the MSS agree with the protocol and the flags: all segments with SYN have a size, or none, and no other packets.
+func (c Cond) segments() Cond {
+	v := c.Field[packet.MSS]
+	if v == nil {
+		return c
+	}
+	flags, proto := c.Field[packet.Flags], c.Field[packet.Proto]
+	sizes := Values{{0, packet.MSSMissing}}
+	if !proto.Has(ProtoTCP) || flags.Within(withoutSYN) {
+		v = v.And(Only(packet.MSSNone))
+	}
+	if flags.Within(withSYN) {
+		v = v.And(sizes)
+	}
+	if len(v.And(sizes)) == 0 && len(v) > 0 {
+		flags, v = flags.And(withoutSYN), nil
+	} else if slices.Equal(v, sizes) {
+		flags, v = flags.And(withSYN), nil
+	}
+	c.Field[packet.MSS], c.Field[packet.Flags] = v, flags
+	if v != nil && !v.Has(packet.MSSNone) || flags != nil && !flags.Has(packet.FlagsNone) {
+		c.Field[packet.Proto] = proto.And(Only(ProtoTCP))
+	}
+	return c
+}
+
 // dependent is a field that only packets of certain protocols have.
 type dependent struct {
 	Field packet.Field
@@ -185,5 +224,5 @@ func (d dependent) left(v, protos Values) Values {
 
 // needsHeader reports whether c asks for something that only packets with an L4 header have.
 func (c Cond) needsHeader() bool {
-	return slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
+	return c.AsksMSS() || slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
 }

@@ -16,6 +16,9 @@ func (c *Cond) Implied() (field [packet.NumKeys]Values) {
 			field[packet.Proto] = field[packet.Proto].And(need)
 		}
 	}
+	if c.AsksMSS() {
+		field[packet.Proto] = field[packet.Proto].And(Only(ProtoTCP))
+	}
 	if f := c.Families(); f != 0 {
 		field[packet.Family] = field[packet.Family].And(FamilyValues[f])
 	}
