@@ -47,7 +47,7 @@ var buildDir string // what TestMain removes
 
 var built = sync.OnceValues(func() (string, error) {
 	command := filepath.Join(buildDir, "floodwall")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", command, "github.com/floodwall/floodwall/cmd/floodwall")
+	build := exec.Command("../../scripts/go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", command, "github.com/floodwall/floodwall/cmd/floodwall")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v\n%s", err, out)
 	}

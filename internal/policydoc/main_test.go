@@ -38,16 +38,16 @@ func TestManualHasAllKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing []string
-	var walk func(at any)
-	walk = func(at any) {
+	var look func(at any)
+	look = func(at any) {
 		switch at := at.(type) {
 		case []any:
 			for _, v := range at {
-				walk(v)
+				look(v)
 			}
 		case yaml.MapSlice:
 			for _, item := range at {
-				walk(item.Value)
+				look(item.Value)
 				properties, _ := item.Value.(yaml.MapSlice)
 				for _, p := range properties {
 					// \fB is bold.
@@ -58,7 +58,7 @@ func TestManualHasAllKeys(t *testing.T) {
 			}
 		}
 	}
-	walk(s.root)
+	look(s.root)
 	if missing != nil {
 		t.Errorf("the manual page lacks the keys %v", missing)
 	}

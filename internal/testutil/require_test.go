@@ -58,7 +58,7 @@ func TestRequire(t *testing.T) {
 		demanded     string
 		want         string
 	}{
-		{"tool", tool("go"), false, "", "went on"},
+		{"tool", tool("sh"), false, "", "went on"},
 		{"no tool", tool("no-such-tool"), false, "", "skipped: this test needs the program no-such-tool"},
 		{"no tool, demanded", tool("no-such-tool"), false, "1",
 			"failed: FLOODWALL_TEST_ROOT=1, but this test needs the program no-such-tool"},
