@@ -11,6 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
+// Stdin is the name of a policy that was read from standard input. Relative names of files in it start at the working directory.
+const Stdin = "<stdin>"
+
 // Read reads the policy in file. The error is Errors when the file can be read but its content has mistakes.
 func Read(file string) (*Policy, error) {
 	src, err := os.ReadFile(file)

@@ -54,7 +54,7 @@ func applyCommand(e *env) *cobra.Command {
 		if f.restore {
 			return none(c, args)
 		}
-		return exactly(1, "POLICY, a file")(c, args)
+		return exactly(1, policyArg)(c, args)
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.target, "target", "auto", "`target` of the policy: auto, xdp, nftables or iptables")
@@ -126,8 +126,14 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
+	var text []byte
+	if file == stdinWord {
+		if text, err = interruptible(ctx, e.inputPolicy); err != nil {
+			return err
+		}
+	}
 	applied, p, err := h.Apply(ctx, operate.Order{
-		Policy: file, Target: f.target, Mode: f.mode, Devices: f.devices, Confirm: f.confirm, DryRun: f.dryRun, Force: f.force,
+		Policy: policyName(file), Text: text, Target: f.target, Mode: f.mode, Devices: f.devices, Confirm: f.confirm, DryRun: f.dryRun, Force: f.force,
 		Boot: f.boot, Sessions: hostfacts.Sessions(),
 	})
 	if applied == nil {

@@ -23,7 +23,7 @@ func checkCommand(e *env) *cobra.Command {
 		Long: "Check reads and compiles a policy and reports every mistake with its line, column and remedy.\n" +
 			"It applies nothing and needs no rights.",
 		Example: "  floodwall check policy.yaml",
-		Args:    exactly(1, "POLICY, a file"),
+		Args:    exactly(1, policyArg),
 		RunE:    func(c *cobra.Command, args []string) error { return check(c.Context(), e, args[0]) },
 	}
 	e.jsonFlag(c)
@@ -63,6 +63,7 @@ type checkCounts struct {
 }
 
 func check(ctx context.Context, e *env, file string) error {
+	name := policyName(file)
 	c, err := e.compiled(ctx, file)
 	var o *compile.Output
 	if err == nil {
@@ -72,7 +73,7 @@ func check(ctx context.Context, e *env, file string) error {
 		return err
 	}
 	if e.json {
-		return checkJSON(e, file, c, o, err)
+		return checkJSON(e, name, c, o, err)
 	}
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func check(ctx context.Context, e *env, file string) error {
 		e.warnOf(absent)
 	}
 	n := counts(c)
-	e.println("%s: ok: %s (%s), %s, %s, %s", file, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
+	e.println("%s: ok: %s (%s), %s, %s, %s", name, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
 		display.Things(n.Rules, "rule", "rules"), display.Things(n.Services, "service", "services"), display.Things(n.Checks, "check", "checks"))
 	if text := addedChecks(c); text != "" {
 		e.println("checks that hold beside those of the policy: %s", text)

@@ -23,7 +23,7 @@ func compileCommand(e *env) *cobra.Command {
 		Long: "Compile prints what would be loaded: the bytecode of XDP, the script of nft, or the input of iptables-restore and ipset.\n" +
 			"It applies nothing.",
 		Example: "  floodwall compile policy.yaml --target nftables",
-		Args:    exactly(1, "POLICY, a file"),
+		Args:    exactly(1, policyArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err

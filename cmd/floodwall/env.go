@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/statedir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // env is what a command has of the world around it.
@@ -134,9 +135,53 @@ func interruptible[T any](ctx context.Context, fn func() (T, error)) (result T, 
 	}
 }
 
-// compiled reads and lowers a policy file.
+// stdinWord is the word for standard input in place of a policy file.
+const stdinWord = "-"
+
+// policyArg is what commands call their argument that names a policy.
+const policyArg = "POLICY, a file (- is standard input)"
+
+// policyName is what messages call a policy.
+func policyName(file string) string {
+	if file == stdinWord {
+		return policy.Stdin
+	}
+	return file
+}
+
+// compiled reads and lowers a policy.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
 	return interruptible(ctx, func() (*control.Compiled, error) {
-		return control.Compile(file, feed.InState(e.stateOrDefault()))
+		p, err := e.readPolicy(file)
+		if err != nil {
+			return nil, err
+		}
+		return control.Compile(p, feed.InState(e.stateOrDefault()))
 	})
+}
+
+// readPolicy reads a policy from its file or from standard input.
+func (e *env) readPolicy(file string) (*policy.Policy, error) {
+	if file != stdinWord {
+		return policy.Read(file)
+	}
+	text, err := e.inputPolicy()
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(policy.Stdin, text)
+}
+
+// inputPolicy reads the text of a policy from standard input. Nothing at all is an error of its own: the command before the pipe failed.
+func (e *env) inputPolicy() ([]byte, error) {
+	text, err := io.ReadAll(e.stdin)
+	if err != nil {
+		return nil, fmt.Errorf("reading policy from standard input: %w", err)
+	}
+	if len(text) == 0 {
+		return nil, &operate.OrderError{
+			Problem: "standard input is empty: there is no policy", Remedy: "the command before the pipe wrote nothing; see whether it failed",
+		}
+	}
+	return text, nil
 }

@@ -37,7 +37,7 @@ func explainCommand(e *env) *cobra.Command {
 		if live {
 			return exactly(1, "PACKET, a description in quotes")(c, args)
 		}
-		return exactly(2, "POLICY, a file, and PACKET, a description in quotes")(c, args)
+		return exactly(2, policyArg+", and PACKET, a description in quotes")(c, args)
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask what is loaded")
 	c.Flags().StringVar(&target, "target", "xdp", "the `target` whose stages are meant: xdp, nftables or iptables")

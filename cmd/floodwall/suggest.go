@@ -40,7 +40,7 @@ func suggestCommand(e *env) *cobra.Command {
 			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now.",
 		Example: "  floodwall suggest policy.yaml --attack now.pcap --baseline yesterday.pcap\n" +
 			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap --write policy2.yaml --apply",
-		Args: exactly(1, "POLICY, a file"),
+		Args: exactly(1, policyArg),
 		RunE: func(c *cobra.Command, args []string) error { return e.suggest(c, args[0], &f) },
 	}
 	c.Flags().StringVar(&f.search.Attack, "attack", "", "capture `file` of the attack; legitimate packets in it do no harm")
@@ -151,6 +151,8 @@ func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 		return usagef(c, "name a new file beside POLICY with --write", "flag --apply: there is no policy with the rules to apply")
 	case f.write != "" && filepath.Dir(f.write) != filepath.Dir(file):
 		return usagef(c, "name a file beside POLICY", "flag --write: %s is in another directory, from which the files that POLICY names are not found", f.write)
+	case f.write != "" && file == stdinWord:
+		return usagef(c, "name the file of the policy", "flag --write: a policy from standard input has no file to write beside")
 	case f.live && f.search.Attack != "":
 		return usagef(c, "take one of the two", "flags --live and --attack: the attack comes from one of them")
 	case (f.live || f.apply) && !privileged():

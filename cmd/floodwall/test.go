@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/policytest"
 )
 
@@ -17,7 +18,7 @@ func testCommand(e *env) *cobra.Command {
 		Long: "Test compares the policy's verdicts with those that the file CASES expects. A line is a packet, a verdict and, if wanted, a reason:\n" +
 			"tcp 198.51.100.7:1234 > 192.0.2.1:80 S  drop listed",
 		Example: "  floodwall test policy.yaml cases.txt",
-		Args:    exactly(2, "POLICY and CASES, two files"),
+		Args:    exactly(2, "POLICY and CASES, two files (- is standard input)"),
 		RunE:    func(c *cobra.Command, args []string) error { return test(c.Context(), e, args[0], args[1]) },
 	}
 	e.jsonFlag(c)
@@ -25,12 +26,15 @@ func testCommand(e *env) *cobra.Command {
 }
 
 func test(ctx context.Context, e *env, file, cases string) error {
+	if file == stdinWord && cases == stdinWord {
+		return &operate.OrderError{Problem: "standard input is given twice", Remedy: "name a file for one of the two"}
+	}
 	c, err := e.compiled(ctx, file)
 	if err != nil {
 		return err
 	}
 	in := e.stdin
-	if cases == "-" {
+	if cases == stdinWord {
 		cases = "standard input"
 	} else {
 		f, err := os.Open(cases)

@@ -31,14 +31,10 @@ type Compiled struct {
 	plan func(plan.Target) (*plan.Plan, error)
 }
 
-// Compile reads a policy file and its list files, for no particular host. It uses no kernel. A protected service is taken for a service of
+// Compile reads the list files of a policy, for no particular host. It uses no kernel. A protected service is taken for a service of
 // the host unless the policy says where it is. Lists that are fetched have the content of their copies in the store, and are empty without
 // one, with a note.
-func Compile(file string, feeds feed.Store) (*Compiled, error) {
-	p, err := policy.Read(file)
-	if err != nil {
-		return nil, err
-	}
+func Compile(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	p, notes, err := lists.WithCopies(p, feeds)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // PreviousError says why Rollback cannot return to the policy before.
@@ -295,8 +296,12 @@ func (l *live) previousProgram(now *generation.Generation) (*generation.Generati
 }
 
 func (l *live) otherTarget(now, before *manifest.Manifest) error {
+	again := before.File
+	if again == policy.Stdin {
+		again = "POLICY"
+	}
 	return &PreviousError{
 		fmt.Sprintf("the previous policy, %s, ran on target %s, and this one runs on %s", before.File, before.Target, now.Target),
-		fmt.Sprintf("`floodwall apply --target %s %s` applies it again", before.Target, before.File),
+		fmt.Sprintf("`floodwall apply --target %s %s` applies it again", before.Target, again),
 	}
 }

@@ -24,6 +24,7 @@ type Order struct {
 	Confirm string   `json:"confirm,omitempty"` // the time after which the previous policy returns unless confirmed, as 60s
 	DryRun  bool     `json:"dry_run,omitempty"` // do all but attach
 	Force   bool     `json:"force,omitempty"`   // apply even what would cut the session of who asks
+	Text    []byte   `json:"-"`                 // the policy itself, when it is not read from the file; Policy is its name then
 	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot
 
 	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be cut

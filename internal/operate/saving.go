@@ -31,9 +31,11 @@ type saving struct {
 
 // saving reads the policy and, if it is to come back after a reboot, copies it. Nothing has an effect before keep.
 func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
-	s = &saving{host: h, order: o}
-	if s.text, err = os.ReadFile(o.Policy); err != nil {
-		return nil, fmt.Errorf("reading policy: %w", err)
+	s = &saving{host: h, order: o, text: o.Text}
+	if s.text == nil {
+		if s.text, err = os.ReadFile(o.Policy); err != nil {
+			return nil, fmt.Errorf("reading policy: %w", err)
+		}
 	}
 	if s.policy, err = policy.Parse(o.Policy, s.text); err != nil {
 		return nil, err
