@@ -7,14 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/wording"
 )
 
-const portForm = "a number from 0 to 65535 or a range, as in 443, tcp/443 or udp/1000-2000"
-
-// serviceNames are port names that people write from habit.
-var serviceNames = map[string]string{
-	"ssh": "tcp/22", "smtp": "tcp/25", "dns": "[udp/53, tcp/53]", "domain": "[udp/53, tcp/53]", "http": "tcp/80",
-	"www": "tcp/80", "https": "tcp/443", "ntp": "udp/123", "snmp": "udp/161", "quic": "udp/443", "mysql": "tcp/3306",
-	"rdp": "tcp/3389", "postgresql": "tcp/5432",
-}
+const portForm = "a number from 0 to 65535, a range or a service, as in 443, tcp/443, udp/1000-2000 or https"
 
 // port reads one alternative of port or sport.
 func port(text string) ([]Port, *flaw) {
@@ -26,12 +19,13 @@ func port(text string) ([]Port, *flaw) {
 	if !known {
 		return nil, portHint(text, proto, rest)
 	}
+	if ports, f := namedPorts(text, number, rest); ports != nil || f != nil {
+		return ports, f
+	}
 	r, f := span(rest, portForm, 65535)
 	if f != nil {
 		f = &flaw{strings.Replace(f.msg, wording.Quote(rest), wording.Quote(text), 1), f.hint}
-		if s, ok := serviceNames[strings.ToLower(rest)]; ok {
-			f.hintf("write the number: %s", s)
-		} else if hasProto && strings.HasPrefix(f.hint, "write ") {
+		if hasProto && strings.HasPrefix(f.hint, "write ") {
 			f.hint = strings.Replace(f.hint, "write ", "write "+proto+"/", 1)
 		}
 		return nil, f
