@@ -282,7 +282,8 @@ __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u
  * include/linux/tcp.h.
  */
 struct ip_ct_tcp_state {
-	__u32 td_end; /* the sequence number behind what this direction has sent */
+	__u32 td_end;    /* the sequence number behind what this direction has sent */
+	__u32 td_maxack; /* and that of the other direction's which it expects next, by its acknowledgments */
 } __attribute__((preserve_access_index));
 
 struct ip_ct_tcp {
@@ -329,7 +330,7 @@ enum {
 	TRACKED_TIME_WAIT = 7,
 };
 
-enum { DIRECTION_ORIGINAL, DIRECTION_REPLY };
+enum { DIRECTION_REPLY = 1 };
 
 /* The conntrack entry of the connection of a packet, in either direction; NULL if there is none. The caller releases it. */
 static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
@@ -341,7 +342,7 @@ static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet
 	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 }
 
-/* The enum connection for a conntrack entry. A FIN or RST ends it with the number that is next, as in ends_socket(). */
+/* The enum connection for a conntrack entry. A FIN or RST ends it with the number that the server expects, as in ends_socket(). */
 static __always_inline __u32 tracked_state(struct nf_conn *connection, struct packet *p, __u32 ack, __u32 seq)
 {
 	__u8 state = connection->proto.tcp.state;
@@ -349,7 +350,7 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, struct pa
 	if (!(connection->status & TRACKED_CONFIRMED))
 		return CONNECTION_NONE;
 	if (state == TRACKED_ESTABLISHED)
-		return (p->flags & (TCP_FIN | TCP_RST)) && seq == connection->proto.tcp.seen[DIRECTION_ORIGINAL].td_end
+		return (p->flags & (TCP_FIN | TCP_RST)) && seq == connection->proto.tcp.seen[DIRECTION_REPLY].td_maxack
 			       ? CONNECTION_CLOSING
 			       : CONNECTION_OPEN;
 	if (state == TRACKED_SYN_RECV)
