@@ -71,7 +71,7 @@ func account(rs *saved.Ruleset, list []flat, rep *saved.Report) (d Drops) {
 
 // open says why a policy that drops nothing is not what the files say, or "".
 func open(rs *saved.Ruleset, list []flat) string {
-	if slices.ContainsFunc(list, func(f flat) bool { return f.verdict != pass }) {
+	if slices.ContainsFunc(list, func(f flat) bool { return f.verdict == drop || f.verdict == reject }) {
 		return ""
 	}
 	if n := len(dropsIn(rs)); n > 0 {

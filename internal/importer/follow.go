@@ -25,10 +25,11 @@ const (
 	pass verdict = iota
 	drop
 	reject
+	proxied // a service answers SYNs in its place
 )
 
 // String is the policy's word for v.
-func (v verdict) String() string { return [...]string{"pass", "drop", "reject"}[v] }
+func (v verdict) String() string { return [...]string{"pass", "drop", "reject", "pass"}[v] }
 
 // maxPaths is on how many ways packets may come to a rule before it counts as having no equal: each makes one rule.
 const maxPaths = 512

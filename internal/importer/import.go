@@ -71,6 +71,7 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 			return nil, err
 		}
 	}
+	ownNotrack(rs)
 	exempt := exempted(rs, devices)
 	stateless(rs, devices, rep)
 	lists := map[saved.Family][]flat{}
@@ -91,17 +92,18 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 			break
 		}
 	}
-	return finish(rs, rep, o, devices, list, exempt), nil
+	return finish(rs, rep, o, devices, list, exempt, families), nil
 }
 
 // finish writes the policy.
-func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, list []flat, exempt untracked) *Result {
+func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, list []flat, exempt untracked, families saved.Family) *Result {
 	var sets []*saved.Set
 	if len(rs.Tables) == 0 {
 		sets = slices.DeleteFunc(slices.Clone(rs.Sets), func(s *saved.Set) bool { return !s.IsAddrs() || s.Lists != nil })
 	}
 	r := &Result{Drops: account(rs, list, rep), Open: open(rs, list)}
-	draft := &writer{report: rep, listFiles: o.ListFiles}
+	draft := &writer{report: rep, listFiles: o.ListFiles, standard: standardOf(list)}
+	list, draft.services = separate(list, families, rep)
 	body := draft.fit(draft.write(devices, list, sets, exempt), devices, saved.Place{File: rs.File})
 	r.Unfit = draft.unfit
 	for _, s := range rs.Sets {

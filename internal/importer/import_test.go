@@ -171,7 +171,7 @@ func TestLost(t *testing.T) {
 		{"unknown target", []string{"INPUT -p tcp -j TARPIT --tarpit", "INPUT -p tcp -j DROP"},
 			[]string{"{proto: tcp, family: ipv4, then: drop}"},
 			[]string{"TARPIT has no equal: the policy asks the next rules"}},
-		{"SYNPROXY", []string{"INPUT -p tcp --dport 80 -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460", "INPUT -p tcp -j DROP"},
+		{"SYNPROXY", []string{"INPUT -p tcp --dport 80 -s 10.0.0.0/8 -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460", "INPUT -p tcp -j DROP"},
 			[]string{"{proto: tcp, family: ipv4, then: drop}"},
 			[]string{"SYNPROXY has no equal: the policy asks the next rules; a service with `syn: {when: always, wscale: 7, mss: 1460}` answers SYNs so, and needs no rule of raw"}},
 		{"geoip", []string{"INPUT -m geoip --src-cc CN,RU -j DROP"}, nil,

@@ -205,7 +205,7 @@ func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 		p.enter(r, conds, p.sure)
 	case saved.ActUnknown:
 		p.finds(r, conds)
-		if len(conds) > 0 {
+		if len(conds) > 0 && !p.proxies(r, conds) {
 			p.report.Lose(r.At, "%s", r.WithoutEqual())
 		}
 	}

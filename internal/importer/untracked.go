@@ -159,5 +159,5 @@ func (u untracked) service() string {
 	}
 	r := renderer{}
 	r.ports("port", u.ports)
-	return fmt.Sprintf("\nservices:\n  - {name: untracked, %s, track: false}  # in both directions, and over IPv4 and IPv6\n", strings.Join(r.keys.is, ", "))
+	return fmt.Sprintf("  - {name: untracked, %s, track: false}  # in both directions, and over IPv4 and IPv6\n", strings.Join(r.keys.is, ", "))
 }

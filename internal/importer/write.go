@@ -33,6 +33,8 @@ type writer struct {
 	sets      []*saved.Set
 	lists     []List
 	rules     []string
+	services  []service
+	standard  verdict
 	manyHere  *saved.Set
 	own       []*saved.Set // those made of rules
 	current   *flat
@@ -40,14 +42,18 @@ type writer struct {
 	made      string // the name of the set that was made of the current rule's addresses
 }
 
+// standardOf is the default of a policy with these rules: drop if the last of them drops whatever gets to it.
+func standardOf(list []flat) verdict {
+	if n := len(list); n > 0 && list[n-1].Everything() && list[n-1].over == nil && list[n-1].Field[packet.Family] == nil && list[n-1].verdict != pass {
+		return drop
+	}
+	return pass
+}
+
 // write makes the text of the policy.
 func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt untracked) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
-	standard := pass
-	if n := len(list); n > 0 && list[n-1].Everything() && list[n-1].over == nil && list[n-1].Field[packet.Family] == nil && list[n-1].verdict != pass {
-		standard = drop
-	}
 	for _, s := range all {
 		w.declare(s)
 	}
@@ -56,7 +62,7 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
-	fmt.Fprintf(&b, "default: %s\n", standard)
+	fmt.Fprintf(&b, "default: %s\n", w.standard)
 	b.WriteString("checks: off  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
 	if exempt.loopback {
 		b.WriteString("untracked: [loopback]\n")
@@ -65,8 +71,19 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	if w.rules != nil {
 		b.WriteString("\nrules:\n" + strings.Join(w.rules, ""))
 	}
-	b.WriteString(exempt.service())
+	w.writeServices(&b, exempt)
 	return b.String()
+}
+
+// writeServices writes the services: what is not tracked, and what SYNs are answered for.
+func (w *writer) writeServices(b *strings.Builder, exempt untracked) {
+	text := exempt.service()
+	for _, s := range w.services {
+		text += s.line(w.ruleNames.unique("synproxy"))
+	}
+	if text != "" {
+		b.WriteString("\nservices:\n" + text)
+	}
 }
 
 // quoted is words as YAML has them in a list: those with other characters than names have stand in quotes.

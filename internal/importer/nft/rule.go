@@ -94,13 +94,26 @@ func (r *ruleReader) statement(name string, body any) {
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
 		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
 		r.rule.To = destination(body)
-	case name == "queue" || name == "synproxy" || name == "tproxy" || name == "fwd":
+	case name == "synproxy":
+		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
+		r.rule.Options = proxyOptions(body)
+	case name == "queue" || name == "tproxy" || name == "fwd":
 		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
 	case name == "xt":
 		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
 	default: // quota, ct count, and what later versions add
 		r.unknown(name)
 	}
+}
+
+// proxyOptions is what synproxy announces, as the options of SYNPROXY.
+func proxyOptions(body any) (list []saved.Token) {
+	for _, key := range []string{"wscale", "mss"} {
+		if n, ok := member(body, key).(float64); ok {
+			list = append(list, saved.Token{Name: "--" + key, Args: []string{fmt.Sprint(n)}})
+		}
+	}
+	return list
 }
 
 func (r *ruleReader) side(what string) {

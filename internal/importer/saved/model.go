@@ -3,6 +3,7 @@ package saved
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,16 +80,30 @@ func (r *Rule) Narrow(conds []Cond) {
 	r.Alts = out
 }
 
+// Proxies is the keys of a service's `syn` that does what the target of r does; ok is false when that is not SYNPROXY.
+func (r *Rule) Proxies() (keys string, ok bool) {
+	keys = "when: always"
+	for _, t := range r.Options {
+		limits, known := proxyOptions[t.Name]
+		if !known || len(t.Args) != 1 {
+			continue
+		}
+		n, err := strconv.Atoi(t.Args[0])
+		if err != nil || n < limits[0] || n > limits[1] {
+			return keys, false
+		}
+		keys += ", " + strings.TrimPrefix(t.Name, "--") + ": " + t.Args[0]
+	}
+	return keys, r.Act.Kind == ActUnknown && strings.EqualFold(r.Act.Target, "synproxy")
+}
+
+// proxyOptions are the options of SYNPROXY that a service has keys for, with the least and the greatest value of these.
+var proxyOptions = map[string][2]int{"--mss": {536, 9000}, "--wscale": {0, 14}}
+
 // WithoutEqual says that the target of r has no equal, and for SYNPROXY which key of a service to write in its place.
 func (r *Rule) WithoutEqual() string {
 	text := r.Act.Target + " has no equal: the policy asks the next rules"
-	if strings.EqualFold(r.Act.Target, "synproxy") {
-		keys := "when: always"
-		for _, t := range r.Options {
-			if (t.Name == "--mss" || t.Name == "--wscale") && len(t.Args) == 1 {
-				keys += ", " + strings.TrimPrefix(t.Name, "--") + ": " + t.Args[0]
-			}
-		}
+	if keys, ok := r.Proxies(); ok {
 		text += "; a service with `syn: {" + keys + "}` answers SYNs so, and needs no rule of raw"
 	}
 	return text

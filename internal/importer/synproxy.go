@@ -1,0 +1,121 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// A rule for SYNPROXY becomes a service whose SYNs are answered with cookies. The service decides about all packets to its ports that
+// get to it, and conntrack does not know its connections: rules that ask for their state are about other packets.
+
+// ownNotrack takes NOTRACK off the rules that only keep the SYNs for SYNPROXY out of connection tracking, as the service does that.
+func ownNotrack(rs *saved.Ruleset) {
+	ports := saved.Values{}
+	eachOf(rs, func(r *saved.Rule) {
+		if _, ok := r.Proxies(); ok {
+			for _, a := range r.Alts {
+				ports = ports.Or(a.Field[packet.DPort].And(saved.TCPPorts))
+			}
+		}
+	})
+	eachOf(rs, func(r *saved.Rule) {
+		other := slices.ContainsFunc(r.Alts, func(a saved.Cond) bool {
+			return !a.Field[packet.DPort].Within(ports)
+		})
+		if len(ports) > 0 && len(r.Alts) > 0 && !other {
+			r.Notrack = false
+		}
+	})
+}
+
+func eachOf(rs *saved.Ruleset, visit func(*saved.Rule)) {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			eachRule(c, visit)
+		}
+	}
+}
+
+// proxies writes down that the packets of a rule for SYNPROXY belong to a service, if one can be for them.
+func (p *passage) proxies(r *saved.Rule, conds []saved.Cond) bool {
+	keys, ok := r.Proxies()
+	if !ok || !p.sure {
+		return false
+	}
+	of := slices.Clone(conds)
+	for i := range of {
+		c := &of[i]
+		c.Field[packet.State], c.Field[packet.Flags], c.Field[packet.Fragment], c.Field[packet.Proto] = nil, nil, nil, nil
+		ports := c.Field[packet.DPort]
+		rest := *c
+		rest.Field[packet.DPort] = nil
+		if rest.Dst.In != nil && rest.Dst.In.Local {
+			rest.Dst.In = nil // who asks for the service asks this host
+		}
+		if ports == nil || !ports.Within(saved.TCPPorts) || !rest.Everything() {
+			return false
+		}
+	}
+	n := len(p.out)
+	p.emit(r, of, proxied, false)
+	for i := range p.out[n:] {
+		p.out[n+i].name, p.out[n+i].comment = keys, ""
+	}
+	return true
+}
+
+// service is a line of the policy under services.
+type service struct {
+	ports saved.Values
+	keys  string
+	at    []saved.Place
+}
+
+// separate takes the services out of a list of rules, and their packets out of the rules that stand behind them or ask for a state.
+func separate(list []flat, families saved.Family, rep *saved.Report) (rest []flat, services []service) {
+	for i := range list {
+		if list[i].verdict != proxied {
+			continue
+		}
+		f := &list[i]
+		if families == saved.IPv4|saved.IPv6 && f.Field[packet.Family] != nil {
+			rep.Lose(f.at[0], "the rule is for one family, and the service that answers SYNs for both")
+		}
+		ports := f.Field[packet.DPort]
+		for _, s := range services {
+			ports = ports.And(s.ports.Not(packet.DPort))
+		}
+		if len(ports) > 0 {
+			services = append(services, service{ports, f.name, f.at})
+		}
+	}
+	for i, f := range list {
+		for j, s := range list {
+			if s.verdict == proxied && f.verdict != proxied && (j < i || f.Field[packet.State] != nil) {
+				f.beside(s.Field[packet.DPort])
+			}
+		}
+		if f.verdict != proxied && (f.Field[packet.DPort] == nil || len(f.Field[packet.DPort]) > 0) {
+			rest = append(rest, f)
+		}
+	}
+	return rest, services
+}
+
+// beside takes packets to TCP ports out of f.
+func (f *flat) beside(ports saved.Values) {
+	if of := f.Implied(); of[packet.Proto].Has(saved.ProtoTCP) {
+		f.Field[packet.DPort] = f.Field[packet.DPort].And(ports.Not(packet.DPort))
+	}
+}
+
+// line writes a service whose SYNs are always answered with cookies.
+func (s service) line(name string) string {
+	r := renderer{}
+	r.ports("port", s.ports)
+	return fmt.Sprintf("  - {name: %s, %s, syn: {%s}}  # %s\n", name, strings.Join(r.keys.is, ", "), s.keys, remark(&flat{at: s.at}))
+}
