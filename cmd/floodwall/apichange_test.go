@@ -102,6 +102,16 @@ func TestAPIChange(t *testing.T) {
 		t.Errorf("a block of who asks: %s", said)
 	}
 
+	all := operate.BlockOrder{Prefixes: []string{"0.0.0.0/0"}}
+	if a := h.change(http.StatusConflict, "/v1/block", all); !strings.Contains(a.body, "not blocked") || !strings.Contains(a.body, `\"force\": true`) {
+		t.Errorf("a block of all, this host too: %v", a)
+	}
+	wantVerdict("udp 198.51.100.2:9 > 192.0.2.1:9", "pass default")
+	all.Force = true
+	h.change(200, "/v1/block", all)
+	wantVerdict("udp 198.51.100.2:9 > 192.0.2.1:9", "drop listed")
+	h.change(200, "/v1/unblock", operate.UnblockOrder{Prefixes: all.Prefixes})
+
 	a = h.change(200, "/v1/apply", operate.Order{Policy: two, Confirm: "60s"})
 	if v := values(t, a.body); v["returns_to"] != 1.0 {
 		t.Errorf("apply on trial: %v", a)

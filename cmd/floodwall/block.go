@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func blockCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.set, "set", "", "dynamic `set` (default the only one, or bans)")
 	c.Flags().StringVar(&f.why, "why", "", "reason, a `text` of up to 64 bytes, which the command blocked shows")
 	c.Flags().StringVar(&f.origin, "origin", "", "`program` that asks, as fail2ban: it cannot change bans made by hand, or ban an address that the policy or this host needs")
-	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session")
+	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session, and what this host cannot do without: its addresses, gateways, resolvers, hubs")
 	e.jsonFlag(c)
 	return c
 }
@@ -66,17 +67,18 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		return err
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in", terms: operate.TermsOf}
-	if !f.force {
-		spares := func() (func(netip.Prefix) error, error) {
-			others := operate.NotOf(hostfacts.Sessions())
-			if ban.Origin == control.Manual {
-				return others, nil
-			}
-			return in.NoSpared(ctx, others)
+	spares := func() (func(netip.Prefix) error, error) {
+		others := operate.NotOf(hostfacts.Sessions())
+		switch {
+		case f.force:
+			return e.warned(operate.NoLifeline(others)), nil
+		case ban.Origin == control.Manual:
+			return operate.NoLifeline(others), nil
 		}
-		if change.spares, err = operate.Renewed(spares, sparedFor); err != nil {
-			return err
-		}
+		return in.NoSpared(ctx, others)
+	}
+	if change.spares, err = operate.Renewed(spares, sparedFor); err != nil {
+		return err
 	}
 	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
 		bans := make([]control.Ban, len(list))
@@ -92,6 +94,16 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
 	return change.run(ctx, args)
+}
+
+// warned warns of prefixes that are blocked by force.
+func (e *env) warned(refuse func(netip.Prefix) error) func(netip.Prefix) error {
+	return func(p netip.Prefix) error {
+		if err := refuse(p); err != nil {
+			e.warning(strings.TrimSuffix(err.Error(), ": not blocked") + ": it is blocked by --force; `floodwall unblock` ends that")
+		}
+		return nil
+	}
 }
 
 // sparedFor is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.

@@ -102,6 +102,16 @@ func (n *nodeHost) run(args ...string) (out string) {
 	return out
 }
 
+// try is run for a command that may fail.
+func (n *nodeHost) try(args ...string) (out string, err error) {
+	n.ns.Do(func() {
+		var text []byte
+		text, err = exec.Command("floodwall", append(args, n.flags...)...).CombinedOutput()
+		out = string(text)
+	})
+	return out, err
+}
+
 // start starts the node's daemon.
 func (n *nodeHost) start() *exec.Cmd {
 	n.t.Helper()
@@ -276,7 +286,19 @@ func TestFleetTargets(t *testing.T) {
 	const brief = 8 * time.Second
 	began := time.Now()
 	say("hub", "ban", "198.51.100.7", "--for", brief.String())
-	say("hub", "ban", "198.18.0.0/20", "10.9.0.1", "--for", "1h") // a router upstream, and the hub
+	for address, what := range map[string]string{"10.9.0.1": "hub hub", "10.9.0.12": "node on-nftables"} {
+		waitFor(t, all[0].name+": knows "+what, func() bool {
+			text, _ := os.ReadFile("/run/floodwall/fleet-" + all[0].name + ".addresses")
+			return slices.Contains(strings.Fields(string(text)), address)
+		})
+		if out, err := floodwall("hub", "ban", address, "--for", "1h", "--dir", hub); err == nil || !strings.Contains(out, "has "+what) {
+			t.Errorf("a ban of %s: %v\n%s", what, err, out)
+		}
+		if out, err := all[0].try("block", address); err == nil || !strings.Contains(out, "a hub or a node of the fleet: not blocked") {
+			t.Errorf("%s is blocked by hand: %v\n%s", what, err, out)
+		}
+	}
+	say("hub", "ban", "198.18.0.0/20", "--for", "1h") // a router upstream
 	say("hub", "ban", "203.0.113.0/24", "--for", "1h")
 	say("hub", "ban", "192.0.2.0/24", "--for", "1h")
 	held := func(n *nodeHost, prefix string) bool { return strings.Contains(n.run("blocked"), prefix) }
@@ -284,8 +306,8 @@ func TestFleetTargets(t *testing.T) {
 		waitFor(t, n.name+": holds the bans", func() bool { return held(n, "203.0.113.0/24") && held(n, "192.0.2.0/24") })
 	}
 	for _, n := range all {
-		if out := n.run("blocked"); strings.Contains(out, "198.18.0.0/20") || strings.Contains(out, "10.9.0.1") {
-			t.Errorf("%s drops a router upstream, or the hub:\n%s", n.name, out)
+		if out := n.run("blocked"); strings.Contains(out, "198.18.0.0/20") || strings.Contains(out, "10.9.0.") {
+			t.Errorf("%s drops a router upstream, the hub or a node:\n%s", n.name, out)
 		}
 	}
 	for _, d := range daemons {

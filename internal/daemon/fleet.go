@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/lifeline"
 	"github.com/floodwall/floodwall/internal/spared"
 )
 
@@ -79,6 +81,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	told := ""
 	every(ctx, func(ctx context.Context) time.Duration {
 		err := f.once(ctx)
+		if errors.Is(err, node.ErrNotJoined) {
+			_ = lifeline.KeepFleet(filepath.Base(f.in.Dir), nil) // removing cannot fail
+		}
 		if errors.Is(err, node.ErrNotJoined) || ctx.Err() != nil {
 			err = nil
 		}
@@ -121,6 +126,7 @@ func (f *Fleet) once(ctx context.Context) error {
 	ended := make(chan error, 1)
 	running.Go(func() { ended <- agent.Run(ctx) })
 	var saved node.Status
+	var known []netip.Addr
 	for {
 		select {
 		case err := <-ended:
@@ -135,6 +141,12 @@ func (f *Fleet) once(ctx context.Context) error {
 				f.report(Event{Err: err})
 			}
 			saved = s
+		}
+		if now := agent.Fleet(); !slices.Equal(now, known) {
+			if err := lifeline.KeepFleet(filepath.Base(f.in.Dir), now); err != nil {
+				f.report(Event{Err: err})
+			}
+			known = now
 		}
 	}
 }

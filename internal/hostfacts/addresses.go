@@ -28,18 +28,22 @@ func OwnAddresses() ([]netip.Addr, error) {
 type Lifeline struct {
 	Prefix netip.Prefix
 	Own    bool // it is an address of the host
+	Fleet  bool // it is a hub or another node of the fleet
 }
 
-// Lifelines lists what this host cannot do without: its own addresses, and those of its links, gateways, resolvers, DHCP servers
-// and sessions. What cannot be read is left out.
+// Lifelines lists what this host cannot do without: its own addresses, and those of its links, gateways, resolvers, DHCP servers,
+// sessions, and of the hubs and nodes of its fleet. What cannot be read is left out.
 func Lifelines() (list []Lifeline) {
 	own, _ := OwnAddresses()
 	for _, a := range own {
-		list = append(list, Lifeline{netip.PrefixFrom(a, a.BitLen()), true})
+		list = append(list, Lifeline{Prefix: netip.PrefixFrom(a, a.BitLen()), Own: true})
+	}
+	for _, a := range lifeline.System.Fleet() {
+		list = append(list, Lifeline{Prefix: netip.PrefixFrom(a, a.BitLen()), Fleet: true})
 	}
 	found, _ := lifeline.System.Find()
 	for _, p := range found {
-		list = append(list, Lifeline{p, false})
+		list = append(list, Lifeline{Prefix: p})
 	}
 	return list
 }

@@ -21,12 +21,14 @@ type Files struct {
 	Sessions  string   // the directory of systemd-logind's sessions
 	Users     string   // utmp(5)
 	Leases    []string // patterns of the files in which DHCP clients keep their leases
+	Fleets    string   // pattern of the files in which daemons keep the addresses of the hubs and nodes of their fleets, one a line
 }
 
 // System is where these files are. systemd-resolved writes itself into /etc/resolv.conf, and whom it asks into its own.
 var System = Files{
 	Resolvers: []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"},
 	Sessions:  "/run/systemd/sessions",
+	Fleets:    "/run/floodwall/fleet*.addresses",
 	Users:     "/run/utmp",
 	Leases: []string{
 		"/run/systemd/netif/leases/*",                                                // systemd-networkd
@@ -45,7 +47,7 @@ func (f Files) Find() ([]netip.Prefix, error) {
 	for _, file := range f.Resolvers {
 		found = append(found, resolvers(file)...)
 	}
-	for _, a := range slices.Concat(loginSessions(f.Sessions), utmpSessions(f.Users), f.leaseServers()) {
+	for _, a := range slices.Concat(loginSessions(f.Sessions), utmpSessions(f.Users), f.leaseServers(), f.Fleet()) {
 		found = appendHost(found, a)
 	}
 	slices.SortFunc(found, netip.Prefix.Compare)
@@ -142,6 +144,20 @@ func (f Files) NameServers() (list []netip.Addr) {
 	for _, file := range f.Resolvers {
 		for _, p := range resolvers(file) {
 			if a := p.Addr(); !a.IsLoopback() && !slices.Contains(list, a) {
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}
+
+// Fleet are the hubs and the other nodes of the fleets of this host.
+func (f Files) Fleet() (list []netip.Addr) {
+	files, _ := filepath.Glob(f.Fleets) // the pattern is not malformed
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			if a, err := netip.ParseAddr(strings.TrimSpace(line)); err == nil {
 				list = append(list, a)
 			}
 		}

@@ -108,7 +108,24 @@ func (h Host) NoSpared(ctx context.Context, others func(netip.Prefix) error) (fu
 	}, nil
 }
 
-const sparedHint = "a person may block it: leave the origin out"
+const (
+	sparedHint = "a person may block it: leave the origin out"
+	forceHint  = `say "force": true if that is meant`
+)
+
+// NoLifeline refuses prefixes that have in them what this host cannot do without, and those that others refuses.
+func NoLifeline(others func(netip.Prefix) error) func(netip.Prefix) error {
+	list := spared.Now(nil)
+	return func(p netip.Prefix) error {
+		if err := others(p); err != nil {
+			return err
+		}
+		if why := list.Why(p); why != "" {
+			return &OrderError{fmt.Sprintf("%s %s: not blocked", addrs.PrefixText(p), why), "use --force if that is meant"}
+		}
+		return nil
+	}
+}
 
 // EntryOf is Entry for something that must be one.
 func EntryOf(text string, refuse func(netip.Prefix) error) ([]netip.Prefix, error) {
@@ -152,8 +169,9 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 		}
 		bans, refused = spare(bans, spared.Now(w.Spared), " for a program", sparedHint)
 	case o.Unseen:
-		bans, refused = spare(bans, spared.Now(nil), ", as the daemon may not see whether the session that asks comes from there",
-			`say "force": true if that is meant`)
+		bans, refused = spare(bans, spared.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
+	default:
+		bans, refused = spare(bans, spared.Now(nil), "", forceHint)
 	}
 	c := Changed{Set: o.Set}
 	if len(bans) > 0 {

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ const maxConnections = 3
 type authenticator struct {
 	admin   string // the public key of hubs and their commands
 	members *members
+	seen    func(name string, at netip.Addr) // is told from where a node has connected
 
 	mu     sync.Mutex
 	server *server.Server
@@ -51,6 +53,9 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 	}
 	c.RegisterUser(&server.User{Username: name, Permissions: permissions(wire.NodePermissions(name))})
 	a.opened(name, c.GetID())
+	if at := addressOf(c.RemoteAddress()); at.IsValid() {
+		go a.seen(name, at)
+	}
 	return true
 }
 

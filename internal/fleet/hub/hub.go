@@ -97,6 +97,7 @@ func start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error)
 	h = &Hub{config: c, log: log, members: newMembers(), offers: newQueues(), caps: c.space()}
 	h.store.broken = make(chan struct{})
 	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}, closed: map[string]time.Time{}}
+	h.auth.seen = h.seenAt
 	ctx, h.stop = context.WithCancel(ctx)
 	h.ended = ctx.Done()
 	defer func(started *Hub) {
@@ -248,6 +249,7 @@ func (h *Hub) serve(ctx context.Context) error {
 		adminRevoke:              h.revoke,
 		adminView:                h.seen,
 		wire.Nodes + ".*.policy": h.bounded(h.policyAsked),
+		wire.Nodes + ".*.peers":  h.bounded(h.peersAsked),
 	} {
 		_, err := h.conn.QueueSubscribe(subject, queue, handle)
 		errs = append(errs, err)

@@ -226,6 +226,9 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	if err := merge.Check(s.Prefix, &s.Statement, now); err != nil {
 		return err
 	}
+	if err := h.spares(s); err != nil {
+		return err
+	}
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	switch {

@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ type Member struct {
 	Key     string    `json:"key,omitempty"`    // public
 	Secret  string    `json:"secret,omitempty"` // SHA-256 of an invitation's
 	Expires time.Time `json:"expires,omitzero"` // of an invitation
+
+	Addresses []netip.Addr `json:"addresses,omitempty"` // from which it has connected, the last one first
 }
 
 // State is how far a node has come.
@@ -34,12 +37,13 @@ const (
 type members struct {
 	mu   sync.RWMutex
 	all  map[string]Member
-	seqs map[string]uint64 // of the messages in the stream
-	keys map[string]string // names by public keys of those that have joined
+	seqs map[string]uint64     // of the messages in the stream
+	keys map[string]string     // names by public keys of those that have joined
+	at   map[netip.Addr]string // names by addresses of those that have joined
 }
 
 func newMembers() *members {
-	return &members{all: map[string]Member{}, seqs: map[string]uint64{}, keys: map[string]string{}}
+	return &members{all: map[string]Member{}, seqs: map[string]uint64{}, keys: map[string]string{}, at: map[netip.Addr]string{}}
 }
 
 // parseMember reads a message of the stream.
@@ -62,6 +66,16 @@ func (s *members) set(m Member, seq uint64) (out bool) {
 		delete(s.keys, was.Key)
 	}
 	s.all[m.Name], s.seqs[m.Name] = m, seq
+	for _, a := range was.Addresses {
+		if s.at[a] == m.Name {
+			delete(s.at, a)
+		}
+	}
+	if m.State == Joined {
+		for _, a := range m.Addresses {
+			s.at[a] = m.Name
+		}
+	}
 	if other, ok := s.keys[m.Key]; m.State == Joined && (!ok || other == m.Name) {
 		s.keys[m.Key] = m.Name
 	}
@@ -106,6 +120,35 @@ func (s *members) joined(name string) bool {
 func (s *members) invited(name, secret string, now time.Time) bool {
 	m, _ := s.get(name)
 	return m.Secret != "" && m.State != Revoked && now.Before(m.Expires) && sameText(hashed(secret), m.Secret)
+}
+
+// within is a node that has joined, with an address of its own in a prefix.
+func (s *members) within(p netip.Prefix) (name string, at netip.Addr, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p.IsSingleIP() {
+		name, ok = s.at[p.Addr()]
+		return name, p.Addr(), ok
+	}
+	for a, name := range s.at {
+		if p.Contains(a) {
+			return name, a, true
+		}
+	}
+	return "", netip.Addr{}, false
+}
+
+// addresses are those of all nodes that have joined, but for one.
+func (s *members) addresses(but string) (list []netip.Addr) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for a, name := range s.at {
+		if name != but {
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return list
 }
 
 // list are all members by name.

@@ -79,7 +79,8 @@ type Agent struct {
 	texts   texts
 	paused  time.Time // until when the enforcer is left alone
 	told    string    // its last error
-	full    string    // why a hub takes nothing now, as it says
+	peers   peers
+	full    string // why a hub takes nothing now, as it says
 	sees    view
 	ledger  ledger
 	beat    time.Time          // when a hub was last heard
@@ -140,6 +141,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.enforce(ctx)
 		a.offer()
+		a.askPeers()
 		a.keep()
 		a.sync()
 		select {
@@ -237,6 +239,7 @@ func (a *Agent) connected(c *nats.Conn) {
 	defer a.mu.Unlock()
 	a.stream.lost() // what was sent meanwhile is not known
 	a.flight = nil
+	a.peers.asked = time.Time{}
 	a.poke()
 }
 
@@ -297,20 +300,28 @@ func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	defer a.mu.Unlock()
 	a.hubs.look(ctx, a.file.Hubs)
 	spares := never
-	never = func(p netip.Prefix) bool { return a.hubs.in(p) || spares(p) }
-	a.never, a.share.capacity = never, a.enforcer.Capacity()
+	a.never = func(p netip.Prefix) bool { return a.hubs.in(p) || a.peers.in(p) || spares(p) }
+	a.share.capacity = a.enforcer.Capacity()
+	a.spareAgain()
+	return lookNever
+}
+
+// spareAgain has all bans looked at of which it has changed whether they are spared.
+func (a *Agent) spareAgain() {
+	if a.never == nil {
+		return
+	}
 	for p := range a.entered {
-		if never(p) {
+		if a.never(p) {
 			a.dirty[p] = struct{}{}
 		}
 	}
 	for p := range a.spared {
-		if !never(p) {
+		if !a.never(p) {
 			delete(a.spared, p)
 			a.dirty[p] = struct{}{}
 		}
 	}
-	return lookNever
 }
 
 // warn reports an error of the enforcer, unless it was the last one.

@@ -66,6 +66,15 @@ func (h *hubAddresses) resolve(ctx context.Context, names []string) {
 	h.mu.Unlock()
 }
 
+func (h *hubAddresses) all() (list []netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, found := range h.of {
+		list = append(list, found...)
+	}
+	return list
+}
+
 // in tells whether a prefix has an address of a hub.
 func (h *hubAddresses) in(p netip.Prefix) bool {
 	h.mu.Lock()

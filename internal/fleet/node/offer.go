@@ -88,6 +88,8 @@ func (a *Agent) answered(m *nats.Msg) {
 		a.settle(m, number)
 	case "sync":
 		a.catchUp(m, number)
+	case "peers":
+		a.tellPeers(m)
 	}
 	a.poke()
 }

@@ -1,0 +1,81 @@
+package hub
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// maxAddresses is how many addresses of a node are spared: those from which it has connected last. A connection proves its address, and no node can have
+// those of others spared.
+const maxAddresses = 4
+
+// addressOf is the address of a connection. It is not valid when the connection is none of a network.
+func addressOf(a net.Addr) netip.Addr {
+	if a == nil {
+		return netip.Addr{}
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil || at.Addr().IsLoopback() {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+// seenAt notes from where a node has connected, for all hubs.
+func (h *Hub) seenAt(name string, a netip.Addr) {
+	for range 3 { // another hub may change the member at the same time
+		m, seq := h.members.get(name)
+		if m.State != Joined || slices.Contains(m.Addresses, a) {
+			return
+		}
+		m.Addresses = append([]netip.Addr{a}, m.Addresses[:min(len(m.Addresses), maxAddresses-1)]...)
+		if h.update(m, seq) == nil {
+			return
+		}
+		time.Sleep(streamWait)
+	}
+}
+
+// needed tells why a prefix is not to be banned: it has a hub or a node in it.
+func (h *Hub) needed(p netip.Prefix) error {
+	if name, at, ok := h.members.within(p); ok {
+		return fmt.Errorf("has node %s of the fleet in it, at %v", name, at)
+	}
+	for _, peer := range h.config.Hubs {
+		host, _, _ := net.SplitHostPort(peer.Nodes)
+		if a, err := netip.ParseAddr(host); err == nil && !a.IsLoopback() && p.Contains(a.Unmap()) {
+			return fmt.Errorf("has hub %s in it, at %v", peer.Name, a)
+		}
+	}
+	return nil
+}
+
+// spares refuses bans of what the fleet needs. A lift is always taken.
+func (h *Hub) spares(s *wire.Said) error {
+	if s.Lift() {
+		return nil
+	}
+	err := h.needed(s.Prefix)
+	switch {
+	case err == nil:
+		return nil
+	case s.Origin == merge.Controller: // its command names the prefix
+		return fmt.Errorf("%w, so no node would take the ban: ban smaller prefixes, or revoke a node that is not to be spared", err)
+	}
+	return fmt.Errorf("%v %w", s.Prefix, err)
+}
+
+// peersAsked tells a node the addresses of the others.
+func (h *Hub) peersAsked(m *nats.Msg) {
+	if node, err := h.sender(m); err == nil && h.policies.may(node, time.Now()) {
+		_ = h.conn.Publish(m.Reply, wire.Peers{Addresses: h.members.addresses(node)}.Bytes()) // else the node asks again
+	}
+}
