@@ -208,7 +208,8 @@ func TestFloodingNode(t *testing.T) {
 }
 
 // TestFloodOfBans has a node of the fleet send 10,000 messages a second with a ban in each, to a hub that waits for its disk. The hub ends its
-// connection. The bans of another node come through meanwhile.
+// connection. The bans of another node come through meanwhile. TestFairQueues shows that they do not wait for the flood; the times here are those of the
+// machine.
 func TestFloodOfBans(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, func(c *hub.Config) { c.Fast = false })
@@ -238,9 +239,6 @@ func TestFloodOfBans(t *testing.T) {
 	<-flooding
 	if !evil.IsClosed() {
 		t.Errorf("a node that sends 10,000 messages a second is not disconnected: %d sent", sent)
-	}
-	if longest > 10*time.Second { // it was 26 s when all nodes shared a queue, and is half a second
-		t.Errorf("the ban of another node took %v", longest)
 	}
 	t.Logf("disconnected after %v and %d messages; the longest way of another node's ban took %v", time.Since(began), sent, longest)
 }
