@@ -68,3 +68,50 @@ func TestBGPSessionFails(t *testing.T) {
 	waitFor(t, "the session is established with one hop more", established)
 	router.has("192.0.2.8/32", true)
 }
+
+// TestNextHopOffLink has black holes whose next hop is on no link to a BIRD, which refuses them, and then on the link. The status and the metrics count
+// what the BIRD has.
+func TestNextHopOffLink(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	s, key, file := newSpeakerProcess(t, "a secret word")
+	router := newUpstreamRouter(t, "a secret word")
+	hop := func(address string) string {
+		return strings.Replace(fmt.Sprintf(upstreamPolicy, true, key), `next_hop: "2001:db8::1"`, `next_hop: ["2001:db8::1", `+address+"]", 1)
+	}
+	apply := func(text string) { writeFile(t, file, text); mustFloodwall(t, "apply", file) }
+	apply(hop("203.0.113.66"))
+	t.Cleanup(func() { mustFloodwall(t, "unload") })
+	s.start()
+	t.Cleanup(s.kill)
+	startDaemon(t, "--bgp", s.run)
+	says := func(want ...string) func() bool {
+		return func() bool {
+			out, code := s.floodwall("status")
+			metrics, err := get(readSocket, "/v1/metrics")
+			for _, text := range want {
+				if code != 0 || err != nil || !strings.Contains(out+metrics.body, text) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	waitFor(t, "the session is established", says("established"))
+	s.floodwall("announce", "192.0.2.8", "--rtbh", "--for", "1h")
+	s.floodwall("announce", "2001:db8::8", "--rtbh", "--for", "1h")
+	router.has("2001:db8::8/128", true)
+	waitFor(t, "the status names the next hop, and counts one route", says("refused by 192.0.2.254",
+		"black holes do not count as announced to 192.0.2.254: their next hop, 203.0.113.66, is not on the link", "have the router set its own",
+		"\nfloodwall_bgp_announcements{kind=\"rtbh\"} 1\n"))
+	if out := router.table(); strings.Contains(out, "192.0.2.8/32") {
+		t.Errorf("the router takes the next hop:\n%s", out)
+	}
+	apply(hop("192.0.2.1"))
+	router.has("192.0.2.8/32", true)
+	waitFor(t, "the status counts both routes", says("\nfloodwall_bgp_announcements{kind=\"rtbh\"} 2\n"))
+	if out, _ := s.floodwall("status"); strings.Contains(out, "refused") {
+		t.Errorf("a next hop on the link is doubted:\n%s", out)
+	}
+}

@@ -33,8 +33,12 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	_, none := side.Policy(c.Context())
+	u, none := side.Policy(c.Context())
 	st, err := bgp.NewClient(dir).Status(c.Context())
+	var doubts []string
+	if err == nil && none == nil {
+		doubts = upstream.Doubt(u, &st)
+	}
 	switch {
 	case errors.Is(err, bgp.ErrNotRunning):
 		return &hinted{err, "start it: `systemctl enable --now floodwall-bgp`"}
@@ -46,6 +50,10 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 		}
 	default:
 		e.printBGP(&st)
+		for _, text := range doubts {
+			e.warning(text)
+			e.stderrLine("hint", upstream.OffLinkHint)
+		}
 	}
 	if errors.Is(none, upstream.ErrNone) {
 		return noUpstream(none)
@@ -85,6 +93,9 @@ func (e *env) printBGP(st *bgp.Status) {
 	a := display.NewTable("announcement", "owner", "until", "routers", "why")
 	for _, is := range st.Announcements {
 		to := addressText(is.Peers)
+		if len(is.Doubtful) > 0 {
+			to = strings.TrimPrefix(to+", refused by "+addressText(is.Doubtful), ", ")
+		}
 		switch {
 		case is.Start.After(time.Now()):
 			to = "waits until " + utc(is.Start)

@@ -64,6 +64,7 @@ func (p *upstreamParts) figures(ctx context.Context) *metrics.UpstreamFigures {
 	if err != nil {
 		return f
 	}
+	upstream.Doubt(u, &st)
 	f.Running, f.Announced, f.Withdrawn, f.Refused = true, st.Announced, st.Withdrawn, st.Refused
 	for _, s := range st.Sessions {
 		f.Sessions = append(f.Sessions, s.State == bgp.Established)

@@ -41,6 +41,8 @@ type AnnouncedStatus struct {
 	Announcement
 	Route string       `json:"route"` // as it goes out
 	Peers []netip.Addr `json:"peers"` // those that it was sent to
+
+	Doubtful []netip.Addr `json:"doubtful,omitempty"` // those that it was sent to and that refuse it, as its next hop is not on their link
 }
 
 // Received are the FlowSpec routes that routers sent.
