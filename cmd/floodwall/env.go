@@ -65,6 +65,15 @@ func (e *env) ownState() (string, error) {
 	return dir, statedir.Check(e.bpffs, dir)
 }
 
+// instanceFlags are the flags that another command needs for this instance, each after a space: none for the default one.
+func (e *env) instanceFlags() string {
+	dir := e.stateOrDefault()
+	if dir == defaultState {
+		dir = ""
+	}
+	return statedir.Flags(e.bpffs, dir)
+}
+
 // stateOrDefault is state for commands that only read a policy or measure, and do without the instance: the default on an error.
 func (e *env) stateOrDefault() string {
 	dir, err := e.state()

@@ -267,7 +267,12 @@ func TestFleetTargets(t *testing.T) {
 	const router = "upstream: {as: 64500, router_id: 10.9.0.1, announce: [10.9.0.0/24], peers: [{address: 198.18.0.9, as: 64501}]}\n"
 	for i, target := range []string{"xdp", "nftables", "iptables"} {
 		n := newNodeHostOf(t, dir, "on-"+target, 11+i, strings.Replace(fleetPolicy, "daemon: {sample: 1/10}\n", router, 1), "--target", target)
-		n.run(strings.Fields(mustFloodwall(t, "hub", "invite", n.name, "--dir", hub))[1:]...)
+		out := n.run(strings.Fields(mustFloodwall(t, "hub", "invite", n.name, "--dir", hub))[1:]...)
+		for _, command := range []string{"floodwall daemon", "apply --boot"} {
+			if command = fmt.Sprintf("`%s --bpffs %s --state %s`", command, n.flags[3], n.flags[1]); !strings.Contains(out, command) {
+				t.Errorf("join does not name the command %s:\n%s", command, out)
+			}
+		}
 		all, daemons = append(all, n), append(daemons, n.start())
 	}
 	say := func(args ...string) { mustFloodwall(t, append(args, "--dir", hub)...) }

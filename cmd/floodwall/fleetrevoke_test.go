@@ -62,7 +62,9 @@ func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 	for _, hub := range up {
 		refused(hub)
 	}
-	waitFor(n.t, "the daemon of the revoked node is disconnected", func() bool { return strings.Contains(n.run("status"), "goes on by itself") })
+	waitFor(n.t, "the revoked node says that it was revoked", func() bool {
+		return strings.Contains(n.run("status"), "goes on by itself: the hubs refuse its key: it was revoked")
+	})
 	back := filepath.Join(fleet, names[down])
 	startHub(n.t, back)
 	refused(down)
@@ -77,4 +79,20 @@ func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 			}
 		}
 	}
+	n.testInvitedAgain(back)
+}
+
+// testInvitedAgain invites a node that was revoked. It joins as the same node without leaving before. As another one it is to leave first, and is told
+// the command, with the flags of its instance.
+func (n *nodeHost) testInvitedAgain(hub string) {
+	n.t.Helper()
+	invited := func(name string) []string {
+		return strings.Fields(mustFloodwall(n.t, "hub", "invite", name, "--dir", hub))[1:]
+	}
+	leave := fmt.Sprintf("`floodwall leave --bpffs %s --state %s` first", n.flags[3], n.flags[1])
+	if out, err := n.try(invited("another")...); err == nil || !strings.Contains(out, "this host is node "+n.name+" of a fleet already") || !strings.Contains(out, leave) {
+		n.t.Errorf("joins as another node, want %s: %v\n%s", leave, err, out)
+	}
+	n.run(invited(n.name)...)
+	waitFor(n.t, "the node that was invited again is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -60,22 +61,30 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	name := f.Name
+	if !c.Flags().Changed("reporters") {
+		f.Reporters = 0 // as before, or 1
+	}
 	if len(args) > 0 {
-		joined, err := node.Join(c.Context(), state, args[0], f.File)
-		if err != nil {
-			return err
+		var joined *node.File
+		if joined, err = node.Join(c.Context(), state, args[0], f.File); err == nil {
+			f.File = *joined
 		}
-		name = joined.Name
-	} else if err := e.joinCluster(state, f.File); err != nil {
+	} else {
+		err = e.joinCluster(state, f.File)
+	}
+	if already := (*node.JoinedError)(nil); errors.As(err, &already) {
+		return &hinted{err, fmt.Sprintf("`floodwall leave%s` first", e.instanceFlags())}
+	}
+	if err != nil {
 		return err
 	}
-	e.println("this host is node %s of the fleet", name)
+	e.println("this host is node %s of the fleet", f.Name)
 	if f.Policies != "" {
 		e.println("it applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(f.Policies))
 	}
 	if !daemonlock.Of(e.bpffs).Held() {
-		e.note("bans are not shared while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot")
+		flags := e.instanceFlags()
+		e.note(fmt.Sprintf("bans are not shared while `floodwall daemon%s` does not run: start it; `apply --boot%s` has systemd start it after each reboot", flags, flags))
 	}
 	return nil
 }
@@ -132,7 +141,7 @@ func (e *env) printFleet(state string) {
 	case s == nil:
 	case !s.Connected:
 		e.println("")
-		e.println("fleet: node %s goes on by itself: no connection to a hub", s.Node)
+		e.println("fleet: node %s goes on by itself: %s", s.Node, s.Away())
 	default:
 		e.println("")
 		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, display.Things(s.Entered, "ban", "bans"), display.Things(s.Own, "ban", "bans"), waitingText(s))

@@ -50,6 +50,17 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
+// Flags are the flags by which a command reaches an instance with its state directory, each after a space. "" stands for the default directory.
+func Flags(instance, dir string) (text string) {
+	if instance != datapath.DefaultDir {
+		text += " --bpffs " + quoted(instance)
+	}
+	if dir != "" {
+		text += " --state " + quoted(dir)
+	}
+	return text
+}
+
 // Of is the state directory of an instance, by its directory in the BPF file system: the recorded one, or else that of its daemon. It is ""
 // when neither names a directory that exists, as before the first apply. It asks neither netfilter nor for the lock of the instance, so
 // that the answer is the same when others have removed the policy.

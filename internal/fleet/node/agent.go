@@ -80,7 +80,8 @@ type Agent struct {
 	paused  time.Time // until when the enforcer is left alone
 	told    string    // its last error
 	peers   peers
-	full    string // why a hub takes nothing now, as it says
+	full    string    // why a hub takes nothing now, as it says
+	refused time.Time // since when the hubs refuse the key of this node; zero: they do not
 	sees    view
 	ledger  ledger
 	beat    time.Time          // when a hub was last heard
@@ -238,7 +239,7 @@ func (a *Agent) connected(c *nats.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stream.lost() // what was sent meanwhile is not known
-	a.flight = nil
+	a.flight, a.refused = nil, time.Time{}
 	a.peers.asked = time.Time{}
 	a.poke()
 }
@@ -258,6 +259,14 @@ func (a *Agent) wrong(_ *nats.Conn, _ *nats.Subscription, err error) {
 		defer a.mu.Unlock()
 		a.stream.lost()
 		return
+	}
+	if errors.Is(err, nats.ErrAuthorization) {
+		a.mu.Lock()
+		if a.refused.IsZero() {
+			a.refused = time.Now().UTC()
+		}
+		err = errors.New(awayText(a.refused))
+		a.mu.Unlock()
 	}
 	a.warn(err)
 }

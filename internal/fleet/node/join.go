@@ -2,11 +2,13 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +29,8 @@ const joinWait = 10 * time.Second
 // invitation holds for no other.
 func pendingPath(state string) string { return filepath.Join(state, "fleet.joining") }
 
-// Join has a host join a fleet by an invitation. Of f, Set, Reporters and Policies count.
+// Join has a host join a fleet by an invitation. Of f, Set, Reporters and Policies count. A host that is that node of that fleet already, and has an
+// invitation because it was revoked, keeps those that f does not say.
 func Join(ctx context.Context, state, token string, f File) (*File, error) {
 	if err := checkPolicyKey(f.Policies); err != nil {
 		return nil, err // before the invitation is used up
@@ -36,8 +39,15 @@ func Join(ctx context.Context, state, token string, f File) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := notJoined(state); err != nil {
+	was, err := memberOf(state)
+	if err != nil {
 		return nil, err
+	}
+	if was != nil {
+		if was.Name != i.Name || !was.trusts(i.CA) {
+			return nil, &JoinedError{was.Name}
+		}
+		f.Set, f.Reporters, f.Policies = cmp.Or(f.Set, was.Set), cmp.Or(f.Reporters, was.Reporters), cmp.Or(f.Policies, was.Policies)
 	}
 	key, seed, err := pendingKey(state)
 	if err != nil {
@@ -53,8 +63,10 @@ func Join(ctx context.Context, state, token string, f File) (*File, error) {
 
 // Use has a host join a fleet on an existing cluster, by credentials or else by a new key. It returns the user that the cluster needs.
 func Use(state string, f File) (user string, err error) {
-	if err := notJoined(state); err != nil {
+	if was, err := memberOf(state); err != nil {
 		return "", err
+	} else if was != nil {
+		return "", &JoinedError{was.Name}
 	}
 	public := ""
 	if f.Creds != "" {
@@ -86,15 +98,30 @@ func (f *File) keep(state string) error {
 	return nil
 }
 
-func notJoined(state string) error {
+// memberOf is the file of a host that has joined, nil for one that has not.
+func memberOf(state string) (*File, error) {
 	f, err := Read(state)
 	if errors.Is(err, ErrNotJoined) {
-		return nil
+		return nil, nil
 	}
-	if err != nil {
-		return err
+	return f, err
+}
+
+// JoinedError says that a host is of a fleet already.
+type JoinedError struct{ Name string }
+
+func (e *JoinedError) Error() string {
+	return fmt.Sprintf("this host is node %s of a fleet already", e.Name)
+}
+
+// trusts tells whether the hubs of a node have certificates that are signed by the one with this SHA-256.
+func (f *File) trusts(sum []byte) bool {
+	block, _ := pem.Decode([]byte(f.CA))
+	if block == nil {
+		return false
 	}
-	return &FileError{fmt.Sprintf("this host is node %s of a fleet already", f.Name), "`floodwall leave` first"}
+	is := sha256.Sum256(block.Bytes)
+	return bytes.Equal(is[:], sum)
 }
 
 // pendingKey is the key with which a host joins.

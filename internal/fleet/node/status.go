@@ -14,16 +14,17 @@ import (
 
 // Status is how a node stands in its fleet.
 type Status struct {
-	Node      string        `json:"node"`
-	Connected bool          `json:"connected"`
-	Hub       string        `json:"hub,omitempty"`      // to which it is connected
-	Synced    bool          `json:"synced"`             // it has all that the hub has
-	Entered   int           `json:"entered"`            // bans of other nodes that this host has
-	Crowded   int           `json:"crowded"`            // bans of other nodes that are not entered, as those take their share of the set
-	Own       int           `json:"own"`                // bans of this host
-	Waiting   int           `json:"waiting"`            // of them, and lifts, that no hub has heard of yet
-	Refusing  string        `json:"refusing,omitempty"` // why the hub takes none of those that wait, as it says
-	Offset    time.Duration `json:"offset"`             // how far the time of the fleet is ahead, in nanoseconds
+	Node       string        `json:"node"`
+	Connected  bool          `json:"connected"`
+	Hub        string        `json:"hub,omitempty"`          // to which it is connected
+	Synced     bool          `json:"synced"`                 // it has all that the hub has
+	Entered    int           `json:"entered"`                // bans of other nodes that this host has
+	Crowded    int           `json:"crowded"`                // bans of other nodes that are not entered, as those take their share of the set
+	Own        int           `json:"own"`                    // bans of this host
+	Waiting    int           `json:"waiting"`                // of them, and lifts, that no hub has heard of yet
+	Refusing   string        `json:"refusing,omitempty"`     // why the hub takes none of those that wait, as it says
+	KeyRefused time.Time     `json:"refused_since,omitzero"` // since when the hubs refuse the key of this node
+	Offset     time.Duration `json:"offset"`                 // how far the time of the fleet is ahead, in nanoseconds
 	Counts
 	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node takes no policies of the fleet
 	Time   time.Time         `json:"time"`
@@ -39,8 +40,26 @@ func (a *Agent) Status() Status {
 	}
 	if a.conn != nil && a.conn.IsConnected() {
 		s.Connected, s.Hub, s.Refusing = true, a.conn.ConnectedServerName(), a.full
+	} else {
+		s.KeyRefused = a.refused
 	}
 	return s
+}
+
+// outAtMost is more than a hub keeps a node out that sent too much.
+const outAtMost = 90 * time.Second
+
+// Away says why a node goes on by itself.
+func (s *Status) Away() string { return awayText(s.KeyRefused) }
+
+func awayText(refused time.Time) string {
+	switch {
+	case refused.IsZero():
+		return "no connection to a hub"
+	case time.Since(refused) < outAtMost:
+		return "the hubs refuse its key: it was revoked, or it sent too much and is out for a minute"
+	}
+	return "the hubs refuse its key: it was revoked; the command that `floodwall hub invite` prints on a hub brings it back"
 }
 
 func statusPath(state string) string { return filepath.Join(state, "fleet.status") }
