@@ -85,13 +85,18 @@ func (r *run) idle(s *site) error {
 	return nil
 }
 
+// killed has a node ban whose hub has gone: the ban begins when the hub is down and the connection of the node has ended.
 func (r *run) killed(s *site) error {
 	r.say("a hub is killed")
+	m := s.nodes[0] // a node of that hub
+	s.kill(0)
+	if err := s.until("the node has lost its hub", func() bool { return m.agent.Status().Hub != "a" }); err != nil {
+		return err
+	}
 	p := address(12, 1)
 	w := s.watch(p, len(s.nodes)-1)
 	began := time.Now()
-	s.running.Go(func() { s.kill(0) })
-	s.nodes[0].ban(p, time.Hour) // a node of that hub
+	m.ban(p, time.Hour)
 	at, err := s.wait(w, "a ban is everywhere after a hub was killed")
 	if err != nil {
 		return err
