@@ -39,8 +39,8 @@ struct condition {
 	__u32 limit;    /* the first limit, */
 	__u32 layers;   /* and how many there are, one of which must be exceeded */
 	__u32 flags;
-	__u32 slot;    /* to count in, with CONDITION_OBSERVE */
-	__u32 proved;  /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
+	__u32 slot;   /* to count in, with CONDITION_OBSERVE */
+	__u32 proved; /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
 	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
 	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
 	struct source source[MAX_SOURCES];
