@@ -92,8 +92,8 @@ func newContainers(w *watch) *containers {
 	if err != nil {
 		w.Fatal(err)
 	}
-	c.must("mount -t tmpfs containers . && mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-	c.Cleanup(func() { c.must("cd /; umount -l " + c.dir + " /sys/fs/cgroup") })
+	c.must(`mount -t tmpfs containers . && if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]; then mount -t cgroup2 cgroup2 /sys/fs/cgroup; fi`)
+	c.Cleanup(func() { c.must("cd /; umount -l " + c.dir) }) // /sys/fs/cgroup goes with the namespace
 	c.must(`mkdir context tmp policies; mkdir -p /run/floodwall /var/lib/floodwall
 chown 0:0 /sys/fs/bpf /run/floodwall /var/lib/floodwall
 cp ` + self + ` context/floodwall; cp ` + recipe + ` context; cp ` + w.policy + ` policies/policy.yaml; sed -i '/state: invalid/d' policies/policy.yaml
