@@ -53,7 +53,11 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, "%s essential %s off=%t%s\n", at(e.Pos), e.Name, e.Off, overs(" limit", e.Limits))
 	}
 	for _, kind := range p.Untracked {
-		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
+		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback", policy.Multicast: "multicast",
+			policy.Broadcast: "broadcast", policy.AllTraffic: "all"}[kind])
+	}
+	for _, e := range p.Exempt {
+		fmt.Fprintf(&b, "%s untracked %s\n", at(e.Pos), match(e.Match))
 	}
 	if d := p.Daemon; d.Listen.IsValid() {
 		fmt.Fprintf(&b, "daemon listen=%s tls=%+v sample=%d\n", d.Listen, d.TLS, d.Sample)

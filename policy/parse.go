@@ -126,7 +126,7 @@ var topKeys = []key[Policy]{
 	{"sets", place.sets},
 	{"rules", place.rules},
 	{"services", place.services},
-	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
+	{"untracked", place.untracked},
 	{"never", place.spared},
 	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
 	{"essential", place.essential},
@@ -151,6 +151,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	if !seen["boot"] {
 		to.BootClosed = to.Default == Drop
 	}
+	p.untrackedServices(to)
 	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
 		d.Sample = usualSample
 	}

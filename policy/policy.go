@@ -25,7 +25,8 @@ type Policy struct {
 	Rules     []Rule
 	Services  []Service
 	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
-	Untracked []Traffic // what conntrack is kept away from, besides services
+	Untracked []Traffic // what conntrack is kept away from, besides services: kinds of traffic,
+	Exempt    []Exempt  // and what matches keys
 	Placement Placement // of rules that have none of their own; "" is auto
 	Essential []Essential
 	Daemon    Daemon
@@ -90,8 +91,20 @@ type Placement string
 // Traffic is a kind of traffic that is named as a whole.
 type Traffic uint8
 
-// Loopback is the traffic of the host with itself.
-const Loopback Traffic = iota
+// The kinds.
+const (
+	Loopback   Traffic = iota // of the host with itself
+	Multicast                 // to a multicast address
+	Broadcast                 // to a broadcast address of IPv4
+	AllTraffic                // everything
+)
+
+// Exempt is traffic that is not tracked: the packets of a match, and those that go the other way. Of the match's keys it has addresses,
+// protocols, ports and the family only.
+type Exempt struct {
+	Pos   Pos
+	Match Match
+}
 
 // Set is a named set of addresses. Exactly one of Inline, File, Dynamic, Feed and Geo tells where its content comes from; Inline
 // of an empty list is empty, not nil.

@@ -60,6 +60,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/fragmentKind/enum", append(sorted(fragmentWords), "true", "false")},
 		{"$defs/stateName/enum", sorted(stateWords)},
 		{"$defs/traffic/enum", sorted(trafficWords)},
+		{"$defs/exempt/properties", names(exemptKeys)},
 		{"$defs/placement/enum", sorted(placementWords)},
 		{"$defs/service/properties/track/enum", append(sorted(switches), "true", "false")},
 		{"$defs/icmpMessage/anyOf/0/enum", bothSorted(icmpTypes, icmpv6Types)},

@@ -1,5 +1,13 @@
 package policy
 
+import (
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
+)
+
 // tracking reads the value of track.
 func tracking(text string) (Tracking, *flaw) {
 	on, ok := switches[text]
@@ -51,13 +59,80 @@ func sharedPort(as, bs []Port) (Port, bool) {
 	return Port{}, false
 }
 
+// exemptKeys are the keys of an entry of untracked.
+var exemptKeys = slices.DeleteFunc(slices.Clone(matchKeys), func(k key[Match]) bool {
+	return !slices.Contains([]string{"from", "to", "proto", "port", "sport", "family"}, k.name)
+})
+
+// untracked reads the key of that name: words for kinds of traffic, and mappings of match keys, alone or in a list.
+func (p place) untracked(to *Policy, v *node) {
+	if v.Kind == yamltree.Mapping {
+		p.exempt(to, v)
+		return
+	}
+	words := *v
+	words.Items = nil
+	for _, n := range v.Items {
+		if n.Kind == yamltree.Mapping {
+			p.exempt(to, n)
+		} else {
+			words.Items = append(words.Items, n)
+		}
+	}
+	if v.Kind != yamltree.List || len(words.Items) == len(v.Items) || len(words.Items) > 0 {
+		to.Untracked = values(p, "untracked", &words, readTraffic)
+	}
+	if slices.Contains(to.Untracked, AllTraffic) && len(to.Untracked)+len(to.Exempt) > 1 {
+		p.errorf(v.Pos, "untracked has all, and more").Hint = "write untracked: all, which includes the others"
+	}
+}
+
+// exempt reads an entry of untracked that is match keys.
+func (p place) exempt(to *Policy, n *node) {
+	in, before, e := p.in("untracked"), len(p.r.errs), Exempt{Pos: n.Pos}
+	seen := readKeys(in, "an entry", n, exemptKeys, &e.Match)
+	switch {
+	case len(p.r.errs) > before:
+	case len(seen) == 0:
+		in.errorf(n.Pos, "an entry without keys is all traffic").Hint = "write untracked: all, or remove it"
+	default:
+		in.contradictions(n)
+	}
+	to.Exempt = append(to.Exempt, e)
+}
+
 // readTraffic reads a kind of traffic that is not tracked.
 func readTraffic(text string) ([]Traffic, *flaw) {
 	kinds, f := choices(trafficWords)(text)
-	if f != nil && f.hint == "" {
-		f.hintf("a service is exempted with `track: false`")
+	_, noProto := proto(text)
+	switch {
+	case f == nil || f.hint != "":
+	case noProto == nil:
+		f.hintf("write {proto: %s}", text)
+	case strings.HasPrefix(text, "$") || addrFlaw(text) == nil:
+		f.hintf("write {from: %s}", text)
+	default:
+		f.hintf("a service is exempted with `track: false`, other traffic by match keys: {proto: ospf}, {from: $trusted}")
 	}
 	return kinds, f
 }
 
-var trafficWords = map[string][]Traffic{"loopback": {Loopback}}
+func addrFlaw(text string) *flaw {
+	_, f := addrRange(text)
+	return f
+}
+
+var trafficWords = map[string][]Traffic{"loopback": {Loopback}, "multicast": {Multicast}, "broadcast": {Broadcast}, "all": {AllTraffic}}
+
+// untrackedServices reports services that are to be tracked where nothing is.
+func (p place) untrackedServices(to *Policy) {
+	if !slices.Contains(to.Untracked, AllTraffic) {
+		return
+	}
+	for _, s := range to.Services {
+		if s.Track == Track {
+			p.errorf(s.Pos, "service %s: track: true needs connection tracking, and untracked is all", wording.Quote(s.Name)).Hint =
+				"name what is not tracked, as in untracked: [loopback, {proto: ospf}], or remove track"
+		}
+	}
+}

@@ -65,7 +65,9 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	if err := l.services(p.Services); err != nil {
 		return nil, nil, err
 	}
-	l.program.Untracked.Loopback = slices.Contains(p.Untracked, policy.Loopback)
+	if errs := l.untracked(p); errs != nil {
+		return nil, nil, errs
+	}
 	if p.Default == policy.Drop {
 		l.essentials(p.Essential, p.DHCPServers)
 	}

@@ -48,7 +48,7 @@ func (r *rules) remove(t *testing.T) {
 
 // compile makes the inputs of the tools.
 func (d *differential) compile(s *subject, pl *plan.Plan) (*rules, error) {
-	if d.target == plan.TargetNftables {
+	if d.target != plan.TargetIptables {
 		n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 		if err != nil {
 			return nil, err

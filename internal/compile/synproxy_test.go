@@ -22,6 +22,12 @@ services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "syn", "behind rule
 services:
   - {name: some, port: tcp/80, from: 192.0.2.1, track: false}
   - {name: web, port: tcp/80, syn: {mode: router}}`, "track: false", "works by conntrack"},
+		{`
+untracked: all
+services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "untracked", "`untracked` is all"},
+		{`
+untracked: [loopback, {from: 192.0.2.1}]
+services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "untracked", "`untracked` has from=192.0.2.1"},
 	} {
 		for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 			program, _ := plan.For(lower(t, test.policy).optimized().program, target)
@@ -30,6 +36,19 @@ services:
 			if !errors.As(err, &place) || place.Key != test.key || !strings.Contains(place.Cause, test.cause) {
 				t.Errorf("%s: %s\ngot %v", target, test.policy, err)
 			}
+		}
+	}
+}
+
+// TestExemptBesideProxy keeps conntrack away from other traffic than that of a protected service.
+func TestExemptBesideProxy(t *testing.T) {
+	p := lower(t, `
+untracked: [loopback, multicast, {proto: ospf}, {from: 192.0.2.1, port: tcp/179}]
+services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
+		program, _ := plan.For(p, target)
+		if _, err := plan.Hoist(program, target); err != nil {
+			t.Errorf("%s: %v", target, err)
 		}
 	}
 }

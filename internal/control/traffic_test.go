@@ -171,6 +171,41 @@ services:
 	})
 }
 
+// TestTrackingByKeys makes connections from and to what is trusted, and others, with the rules of a policy in force.
+func TestTrackingByKeys(t *testing.T) {
+	inSite(t, func(s *site) {
+		for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080", "10.0.0.2:8081"} {
+			s.serve(address)
+		}
+		for _, w := range []way{ways[0], ways[2], ways[3]} {
+			s.apply(w, `
+default: drop
+sets: {trusted: [10.0.0.0/28, "fd00::/64"]}
+untracked: [{from: $trusted, port: tcp/8080}, multicast, {proto: [ospf, vrrp]}]
+services: [{name: web, port: tcp/8080}, {name: other, port: tcp/8081, track: true}]
+`)
+			if err := s.server.FlushConntrack(); err != nil {
+				t.Fatal(err)
+			}
+			for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080"} {
+				if err := s.get(s.client, address); err != nil {
+					t.Errorf("%s: %s: %v", w.name, address, err)
+				}
+			}
+			if n := s.entries(); n != 0 {
+				t.Errorf("%s: %d connections from a trusted prefix are tracked", w.name, n)
+			}
+			if err := s.get(s.client, "10.0.0.2:8081"); err != nil {
+				t.Errorf("%s: another port: %v", w.name, err)
+			}
+			if n := s.entries(); n == 0 {
+				t.Errorf("%s: connections to another port are not tracked", w.name)
+			}
+			s.unload()
+		}
+	})
+}
+
 // TestReject looks at the answers that a client gets.
 func TestReject(t *testing.T) {
 	inSite(t, func(s *site) {

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -51,8 +52,16 @@ func (u *Untracked) words() (words []string) {
 	for _, s := range u.Services {
 		words = append(words, s.Name+" "+Match{packet.DPort, s.Ports}.values())
 	}
-	if u.Loopback {
-		words = append(words, "loopback")
+	for i := range u.Flows {
+		words = append(words, u.Flows[i].Name)
+	}
+	for _, kind := range []struct {
+		is   bool
+		word string
+	}{{u.All, "all"}, {u.Loopback, "loopback"}, {u.Multicast, "multicast"}, {u.Broadcast, "broadcast"}} {
+		if kind.is {
+			words = append(words, kind.word)
+		}
 	}
 	return words
 }
@@ -205,4 +214,32 @@ func tagged(v, none, base uint32, first, second string, text func(uint32) string
 		return second + text(v-base)
 	}
 	return first + text(v)
+}
+
+// FlowText writes what a rule matches by addresses and fields, as key=values. Addresses that are written in the rule stand there
+// themselves.
+func (p *Program) FlowText(r *Rule) string {
+	var words []string
+	for key, matches := range map[string][]AddrMatch{"from": r.Src, "to": r.Dst} {
+		for _, m := range matches {
+			words = append(words, key+operator(m.Not)+strings.Join(p.addressWords(m), ","))
+		}
+	}
+	slices.Sort(words)
+	for _, m := range r.Match {
+		words = append(words, m.String())
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *Program) addressWords(m AddrMatch) (words []string) {
+	for _, s := range m.Sets {
+		set := &p.Sets[s]
+		if set.Name != "" || set.Static == nil {
+			words = append(words, p.setName(s))
+			continue
+		}
+		words = append(words, firstWords(slices.Collect(set.Static.Prefixes()), 4, "prefixes", addrs.PrefixText)...)
+	}
+	return words
 }

@@ -45,6 +45,8 @@ default: drop
 			Services: []UntrackedService{{"web", []Range{one(80), one(443)}}, {"dns", []Range{one(packet.PortUDP + 53)}}},
 			Loopback: true,
 		}, "untracked: web tcp/80,tcp/443, dns udp/53, loopback\n"},
+		{Untracked{Flows: []Rule{{Name: "proto=ospf"}}, Multicast: true, Broadcast: true}, "untracked: proto=ospf, multicast, broadcast\n"},
+		{Untracked{All: true}, "untracked: all\n"},
 	} {
 		p.Untracked = test.untracked
 		if diff := cmp.Diff(want+test.line, p.String()); diff != "" {

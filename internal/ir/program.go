@@ -4,6 +4,7 @@ package ir
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -38,8 +39,33 @@ type Program struct {
 
 // Untracked is what connection tracking is kept away from. It gives no packet a verdict, but StateUntracked.
 type Untracked struct {
-	Services []UntrackedService
-	Loopback bool // all traffic of the host with itself
+	Services  []UntrackedService
+	Flows     []Rule // of each the packets that it matches, and those that go the other way
+	All       bool   // everything
+	Loopback  bool   // all traffic of the host with itself
+	Multicast bool   // all to a multicast address
+	Broadcast bool   // all to a broadcast address of IPv4
+}
+
+// None reports whether everything is tracked.
+func (u *Untracked) None() bool { return !u.Named() && len(u.Services) == 0 }
+
+// Named reports whether more than services is not tracked.
+func (u *Untracked) Named() bool {
+	return u.All || u.Loopback || u.Multicast || u.Broadcast || len(u.Flows) > 0
+}
+
+// Reversed is a rule for the packets that go the other way.
+func (r *Rule) Reversed() Rule {
+	out := *r
+	out.Src, out.Dst = r.Dst, r.Src
+	out.Match = slices.Clone(r.Match)
+	for i, m := range out.Match {
+		if other, ok := map[packet.Field]packet.Field{packet.DPort: packet.SPort, packet.SPort: packet.DPort}[m.Field]; ok {
+			out.Match[i].Field = other
+		}
+	}
+	return out
 }
 
 // UntrackedService is a service whose packets are not tracked, in both directions.

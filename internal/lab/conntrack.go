@@ -75,6 +75,24 @@ func parseDrops(stat string) (drops, early uint64, err error) {
 	return drops, early, nil
 }
 
+// Tracked lists the connections in the host's table.
+func (h *Host) Tracked() (flows []*netlink.ConntrackFlow, err error) {
+	err = h.Do(func() error {
+		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+			of, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+			if err != nil {
+				return err
+			}
+			flows = append(flows, of...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list connections of host %s: %w", h.Name, err)
+	}
+	return flows, nil
+}
+
 // FlushConntrack empties the host's table.
 func (h *Host) FlushConntrack() error {
 	err := h.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })

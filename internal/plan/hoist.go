@@ -328,7 +328,7 @@ func (pl *Plan) Uses(s Stage) bool {
 
 // Later reports whether netfilter has anything to do beside XDP.
 func (pl *Plan) Later() bool {
-	return pl.Program.Untracked.Loopback || pl.Program.Untracked.Services != nil ||
+	return !pl.Program.Untracked.None() ||
 		slices.ContainsFunc(pl.Target.stages()[1:], pl.Uses)
 }
 

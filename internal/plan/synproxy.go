@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/ranges"
 )
 
@@ -88,6 +89,10 @@ func portsText(ports []ir.Range) string {
 // trackable is an error when conntrack is kept away from a service that SYNPROXY protects.
 func (pl *Plan) trackable() error {
 	for _, p := range pl.Program.Protections {
+		if why := pl.keptFromProxy(&p); why != "" {
+			return &StageError{p.Service, p.Line, "untracked", "SYNPROXY, which protects connections to the service, works by conntrack, and " + why,
+				"narrow `untracked`, or protect the service where it runs"}
+		}
 		for _, s := range pl.Program.Untracked.Services {
 			if p.Router && ranges.Overlap(p.Ports, s.Ports) {
 				return &StageError{s.Name, p.Line, "track: false", "SYNPROXY, which protects connections to the service, works by conntrack",
@@ -198,4 +203,26 @@ func fallbackNote(t Target, p *ir.Protection, lost []string) string {
 		note += "; one of its limits is left out: " + why
 	}
 	return note
+}
+
+// keptFromProxy says what of `untracked` keeps packets of a service in mode router from conntrack, "" when nothing does.
+func (pl *Plan) keptFromProxy(p *ir.Protection) string {
+	if !p.Router {
+		return ""
+	}
+	u := &pl.Program.Untracked
+	if u.All {
+		return "`untracked` is all"
+	}
+	served := ir.Rule{Match: []ir.Match{ // no client comes from a port of the system
+		{Field: packet.DPort, Values: p.Ports},
+		{Field: packet.SPort, Values: []ir.Range{{First: 1024, Last: 65535}}},
+	}}
+	for i := range u.Flows {
+		back := u.Flows[i].Reversed()
+		if match.Overlap(pl.Program.Sets, &served, &u.Flows[i]) || match.Overlap(pl.Program.Sets, &served, &back) {
+			return fmt.Sprintf("`untracked` has %s", u.Flows[i].Name)
+		}
+	}
+	return ""
 }

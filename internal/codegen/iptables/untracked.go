@@ -1,15 +1,15 @@
 package iptables
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-func (b *builder) hasUntracked() bool {
-	u := b.pl.Program.Untracked
-	return u.Loopback || len(u.Services) > 0
-}
+func (b *builder) hasUntracked() bool { return !b.pl.Program.Untracked.None() }
 
 // untracked exempts packets from connection tracking, in chains of their own: CT does not end a packet's way through a
 // chain, and what the chain of rules lets by returns from it.
@@ -18,7 +18,7 @@ func (b *builder) hasUntracked() bool {
 // host or, when it is forwarded, from another device. What comes in for this host with such a port as source is none of
 // them: it may belong to a connection that this host began. What goes from another device to a third one is taken for an
 // answer, as it is not routed yet: connections between other devices to a server with that port are tracked in one
-// direction.
+// direction. What is named otherwise is exempted by itself and in the other direction, whatever device it passes.
 func (f *familyBuilder) untracked() {
 	if !f.hasUntracked() {
 		return
@@ -34,6 +34,8 @@ func (f *familyBuilder) untracked() {
 		in.add("-i lo -m comment --comment loopback -j CT --notrack")
 		out.add("-o lo -m comment --comment loopback -j CT --notrack")
 	}
+	f.untrackedFlows(in)
+	f.untrackedFlows(out)
 	devices := f.o.Devices
 	if len(devices) == 0 {
 		devices = []string{""}
@@ -67,6 +69,42 @@ func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, last 
 			}
 			for _, a := range f.header(kind, tests).any {
 				c.add("%s%s-m comment --comment %s -j CT --notrack", where, a.and(last), commentText("untracked "+shortName(s.Name, maxComment)))
+			}
+		}
+	}
+}
+
+// untrackedFlows adds the lines for what is exempted in both directions.
+func (f *familyBuilder) untrackedFlows(c *chain) {
+	u := &f.pl.Program.Untracked
+	add := func(tests, what string) {
+		c.add("%s-m comment --comment %s -j CT --notrack", tests, commentText("untracked "+shortName(what, maxComment)))
+	}
+	if u.All {
+		add("", "all")
+		return
+	}
+	if u.Multicast {
+		add(map[uint32]string{packet.FamilyIPv4: "-d 224.0.0.0/4 ", packet.FamilyIPv6: "-d ff00::/8 "}[f.family], "multicast")
+	}
+	if u.Broadcast && f.family == packet.FamilyIPv4 {
+		add("-m addrtype --dst-type BROADCAST ", "broadcast")
+	}
+	f.passing = true // without exceptions
+	for i := range u.Flows {
+		back := u.Flows[i].Reversed()
+		var written []string
+		for _, r := range []*ir.Rule{&u.Flows[i], &back} {
+			for _, way := range f.conditions(r) {
+				for _, tests := range way.any {
+					if text := tests.String(); !slices.Contains(written, text) {
+						written = append(written, text)
+						add(text, u.Flows[i].Name)
+					}
+				}
+				if len(way.not) > 0 {
+					f.err = &Error{fmt.Sprintf("untracked: iptables cannot test %s in few lines", u.Flows[i].Name), "name fewer protocols, or use --target nftables"}
+				}
 			}
 		}
 	}
