@@ -50,7 +50,7 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, "never %v\n", p.Never)
 	}
 	for _, e := range p.Essential {
-		fmt.Fprintf(&b, "%s essential %s off=%t%s\n", at(e.Pos), e.Name, e.Off, overs(" limit", e.Limits))
+		fmt.Fprintf(&b, "%s essential %s on=%t off=%t%s\n", at(e.Pos), e.Name, e.On, e.Off, overs(" limit", e.Limits))
 	}
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback", policy.Multicast: "multicast",

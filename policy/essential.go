@@ -7,15 +7,17 @@ import (
 	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
-// EssentialNames are the rules that `default: drop` has of its own, in the order in which they are asked.
-var EssentialNames = []string{"neighbors", "routers", "multicast", "icmp-errors", "icmpv6-errors", "dhcp", "dhcpv6"}
+// EssentialNames are the rules that `default: drop` has of its own, in the order in which they are asked. It has echo only where
+// the policy names it.
+var EssentialNames = []string{"neighbors", "routers", "multicast", "icmp-errors", "icmpv6-errors", "dhcp", "dhcpv6", "fragments", "echo"}
 
 // Essential is what a policy says of one of the rules that `default: drop` has of its own.
 type Essential struct {
 	Pos    Pos
 	Name   string // of EssentialNames
+	On     bool   // with its usual limits
 	Off    bool   // there is no such rule: its packets are left to the default
-	Limits []Over // in place of the usual ones; nil is no limit
+	Limits []Over // in place of the usual ones, unless On or Off; nil is no limit
 }
 
 // essential reads the key essential.
@@ -35,15 +37,15 @@ var essentialKeys = []key[Essential]{
 	{"limit", func(p place, to *Essential, v *node) { to.Limits = p.essentialLimits(v) }},
 }
 
-// oneEssential reads what stands behind the name of a rule: off, or a mapping.
+// oneEssential reads what stands behind the name of a rule: on, off, or a mapping.
 func (p place) oneEssential(e pair) Essential {
 	out := Essential{Pos: e.Pos, Name: e.Key}
 	switch {
 	case e.Value.Kind == yamltree.Broken:
-	case isOff(e.Value):
-		out.Off = true
+	case isSwitch(e.Value):
+		out.On, out.Off = !isOff(e.Value), isOff(e.Value)
 	case e.Value.Kind != yamltree.Mapping:
-		p.errorf(e.Value.Pos, "%s must be off or a mapping, got %s", e.Key, e.Value).Hint =
+		p.errorf(e.Value.Pos, "%s must be on, off or a mapping, got %s", e.Key, e.Value).Hint =
 			fmt.Sprintf("write %s: {limit: 1000/s}", e.Key)
 	default:
 		seen := readKeys(p.in("%s", e.Key), "it", e.Value, essentialKeys, &out)

@@ -88,10 +88,15 @@ func secretPath(text string) (string, *flaw) {
 	return file, f
 }
 
+// isSwitch reports whether v is a word that switches something on or off.
+func isSwitch(v *node) bool {
+	_, is := switches[v.Text]
+	return v.Kind == yamltree.Word && is
+}
+
 // isOff reports whether v switches a part of a guard off.
 func isOff(v *node) bool {
-	on, isSwitch := switches[v.Text]
-	return v.Kind == yamltree.Word && isSwitch && !on
+	return isSwitch(v) && !switches[v.Text]
 }
 
 func (p place) guardLimits(key string, v *node) []Over {

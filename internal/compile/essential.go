@@ -22,6 +22,7 @@ type essential struct {
 	from   []netip.Prefix // which sources it may have; nil: any
 	each   uint64         // packets a second of one source at most, 0: as many as all may send
 	all    uint64         // of all sources together
+	asked  bool           // it is there only where the policy names it
 }
 
 // Sources whose packets no router forwards (RFC 4291, 2.5.2 and 2.5.6).
@@ -34,7 +35,8 @@ var (
 // link-local source either (RFC 4291, 2.5.6), while a hop limit of 1 can be arranged by a sender far away.
 //
 // The limits leave what a busy host needs, and cost it no more than some percent of a CPU when they are exhausted. One
-// source, an IPv4 /24 or IPv6 /48 for errors, which routers of anybody send, cannot use up what all have together.
+// source cannot use up what all have together: an IPv4 /24 or IPv6 /48 for errors, fragments and echoes, which anybody may send from
+// far away.
 func essentials(servers []netip.Addr) []essential {
 	port := func(n uint16) []policy.Port { return []policy.Port{{Proto: packet.ProtoUDP, First: n, Last: n}} }
 	known := []netip.Prefix{}
@@ -62,6 +64,13 @@ func essentials(servers []netip.Addr) []essential {
 		// is obsolete.
 		{name: "dhcpv6", match: policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}},
 			from: []netip.Prefix{linkLocal}, all: 100},
+		// A later fragment has no ports. Its datagram is delivered only when the first fragment, which has them, has passed a rule.
+		// iptables has a limit for all of one family only, so there is a rule for each.
+		{name: "fragments", match: later(packet.FamilyIPv4), each: 1000, all: 10_000},
+		{name: "fragments", suffix: "-ipv6", match: later(packet.FamilyIPv6), each: 1000, all: 10_000},
+		// Requests from outside, and the answers to those of this host.
+		{name: "echo", match: policy.Match{ICMP: []policy.ICMP{{Type: 0, Code: -1}, {Type: 8, Code: -1}}}, each: 100, all: 1000, asked: true},
+		{name: "echo", suffix: "-ipv6", match: policy.Match{ICMP: icmpv6(128, 129)}, each: 100, all: 1000, asked: true},
 	}
 }
 
@@ -84,7 +93,7 @@ func (e *essential) limits() (list []policy.Over) {
 func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr) {
 	for _, e := range essentials(servers) {
 		i := slices.IndexFunc(said, func(s policy.Essential) bool { return s.Name == e.name })
-		if i >= 0 && said[i].Off || e.from != nil && len(e.from) == 0 {
+		if i >= 0 && said[i].Off || i < 0 && e.asked || e.from != nil && len(e.from) == 0 {
 			continue
 		}
 		rule := ir.Rule{Name: "essential:" + e.name + e.suffix, Kind: ir.RuleKindEssential, Match: fieldMatches(e.match)}
@@ -93,7 +102,7 @@ func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr) {
 		}
 		limited := rule
 		limited.Name, limited.Verdict = rule.Name+":limited", ir.Drop
-		if i >= 0 {
+		if i >= 0 && !said[i].On {
 			limited.Over = l.limits(limited.Name, said[i].Limits)
 		} else {
 			limited.Over = l.limits(limited.Name, e.limits())
@@ -117,6 +126,10 @@ func (l *lowering) sourceSet(prefixes []netip.Prefix) int {
 		ranges = append(ranges, policy.AddrRange{First: r.From(), Last: r.To()})
 	}
 	return l.writtenSet(ranges)
+}
+
+func later(family uint32) policy.Match {
+	return policy.Match{Fragment: []uint32{packet.FragmentLater}, Family: []uint32{family}}
 }
 
 func icmpv6(types ...uint8) []policy.ICMP {

@@ -242,7 +242,7 @@ func TestHeldBack(t *testing.T) {
 		{plan.TargetXDP, "default: drop\nrules: [" + away + ", " + own + "]", "ingress raw, default raw"},
 		{plan.TargetXDP, "rules: [{name: far, from: 198.51.100.0/24, to: local, then: pass}, {name: near, from: 203.0.113.0/24, then: reject}]", "xdp ingress, default ingress"},
 	} {
-		s := lower(t, "essential: {neighbors: off, routers: off, multicast: off, icmp-errors: off, icmpv6-errors: off, dhcp: off, dhcpv6: off}\n"+tt.text)
+		s := lower(t, "essential: {neighbors: off, routers: off, multicast: off, icmp-errors: off, icmpv6-errors: off, dhcp: off, dhcpv6: off, fragments: off}\n"+tt.text)
 		pl, err := plan.Hoist(s.program, tt.target)
 		if err != nil {
 			t.Errorf("%s: %v", tt.text, err)

@@ -435,6 +435,30 @@ udp [fe80::1]:67 > [fe80::2]:68       drop default
 udp 192.0.2.1:547 > 192.0.2.7:546     drop default
 arp                                   pass not-ip
 tcp 8.8.8.8:5 > 1.1.1.1:80            drop default
+udp 8.8.8.8 > 1.1.1.1 frag=later      pass essential:fragments
+udp 2001:db8::1 > 2001:db8::2 frag=later  pass essential:fragments-ipv6
+icmp 8.8.8.8 > 1.1.1.1 frag=later     pass essential:fragments
+tcp 8.8.8.8 > 1.1.1.1 frag=later      pass essential:fragments
+udp 8.8.8.8:5 > 1.1.1.1:53 frag=first  drop default
+`},
+	{"fragments that a rule drops", `
+default: drop
+rules: [{name: no, from: 203.0.113.0/24, fragment: later, then: drop}]
+services: [{name: dns, port: udp/53}]
+`, `
+udp 203.0.113.7 > 1.1.1.1 frag=later  drop no
+udp 8.8.8.8 > 1.1.1.1 frag=later      pass essential:fragments
+udp 8.8.8.8:5 > 1.1.1.1:53 frag=first  pass dns
+udp 8.8.8.8:5 > 1.1.1.1:54 frag=first  drop default
+`},
+	{"echo", "default: drop\nessential: {echo: on, fragments: off}", `
+icmp 8.8.8.8 > 1.1.1.1                pass essential:echo
+icmp 8.8.8.8 > 1.1.1.1 echo-reply     pass essential:echo
+icmp 8.8.8.8 > 1.1.1.1 type=13        drop default
+icmpv6 2001:db8::1 > 2001:db8::2      pass essential:echo-ipv6
+icmpv6 2001:db8::1 > 2001:db8::2 type=129  pass essential:echo-ipv6
+icmpv6 2001:db8::1 > 2001:db8::2 type=130  drop default
+icmp 8.8.8.8 > 1.1.1.1 frag=later     drop default
 `},
 	{"no rules", "default: drop\nrules: [{name: never, port: 80, not: {port: 0-65535}, then: pass}]", `
 tcp 8.8.8.8:5 > 1.1.1.1:80            drop default

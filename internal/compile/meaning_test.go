@@ -148,6 +148,11 @@ func (m *meaning) icmp(i policy.ICMP) bool {
 		uint32(i.Type) == v>>8&0xff && (i.Code < 0 || uint32(i.Code) == v&0xff)
 }
 
+// says reports whether the policy switches a built-in rule on or gives it limits, or whether it switches it off.
+func (m *meaning) says(name string, off bool) bool {
+	return slices.ContainsFunc(m.policy.Essential, func(e policy.Essential) bool { return e.Name == name && e.Off == off })
+}
+
 // essential names the built-in rule that lets a packet pass `default: drop`.
 func (m *meaning) essential() string {
 	v := &m.pkt.Value
@@ -155,6 +160,7 @@ func (m *meaning) essential() string {
 	udp := func(from, to uint32) bool {
 		return v[packet.SPort] == packet.PortUDP+from && v[packet.DPort] == packet.PortUDP+to
 	}
+	ofFamily := map[bool]string{true: "-ipv6"}[v6]
 	onLink := m.pkt.Src.Is6() && m.pkt.Src.IsLinkLocalUnicast()
 	switch {
 	case has && v6 && (kind == 133 || kind == 135 || kind == 136) && v[packet.TTL] == 255:
@@ -171,6 +177,10 @@ func (m *meaning) essential() string {
 		return "dhcp"
 	case v6 && udp(547, 546) && onLink:
 		return "dhcpv6"
+	case v[packet.Fragment] == packet.FragmentLater && !m.says("fragments", true):
+		return "fragments" + ofFamily
+	case has && m.says("echo", false) && (v6 && (kind == 128 || kind == 129) || !v6 && (kind == 0 || kind == 8)):
+		return "echo" + ofFamily
 	}
 	return ""
 }

@@ -42,7 +42,7 @@ func (w *writer) policy(t testing.TB, rules int) (text string, dynamic []string)
 	for i := range rules {
 		lines = append(lines, w.rule(i, rules))
 	}
-	tail := w.services()
+	tail := w.services() + choose(w, "", "", "essential: {echo: on}\n", "essential: {fragments: off}\n")
 	text = head + strings.Join(lines, "") + tail
 	for bad := contradicting(t, text); len(bad) > 0; bad = contradicting(t, text) {
 		for _, line := range bad {

@@ -17,6 +17,7 @@ import (
 const essentialPolicy = `
 default: drop
 checks: strict
+essential: {echo: on}
 services:
   - {name: web, port: tcp/80}
   - {name: mark, port: udp/9}
@@ -139,6 +140,10 @@ var floods = []flood{
 	{"multicast", "icmpv6 fe80::%s > ff02::1 type=130 ttl=1", false, false, 8000, 1000, 1000},
 	{"routers", "icmpv6 fe80::%s > fd00::2 type=137", false, false, 8000, 1000, 1000},
 	{"neighbors", "icmpv6 fe80::%s > fd00::2 type=136", false, false, 80_000, 20_000, 20_000},
+	{"fragments", "udp %s > 10.0.0.2 frag=later", false, true, 40_000, 10_000, 10_000},
+	{"fragments-ipv6", "udp %s > fd00::2 frag=later", true, true, 40_000, 10_000, 10_000},
+	{"echo", "icmp %s > 10.0.0.2 echo-reply", false, true, 8000, 1000, 1000},
+	{"echo-ipv6", "icmpv6 %s > fd00::2 type=129", true, true, 8000, 1000, 1000},
 }
 
 // frames are packets of a flood: a thousand, with sources of their own.

@@ -277,9 +277,9 @@ func (s *scene) requests(to string, stop <-chan struct{}) (answered, failed int)
 	}
 }
 
-// stack is what has come to the server's own stack: messages of ICMP and ICMPv6, and datagrams of UDP but those to a port
-// that nobody listens on, which mark that all before them has come.
-type stack struct{ icmp, icmpv6, udp, marks uint64 }
+// stack is what has come to the server's own stack: messages of ICMP and ICMPv6, fragments, and datagrams of UDP but those to a
+// port that nobody listens on, which mark that all before them has come.
+type stack struct{ icmp, icmpv6, fragments, udp, marks uint64 }
 
 // stack reads the kernel's counters (Documentation/networking/snmp_counter.rst), once the sockets are read: a datagram counts
 // when it is.
@@ -298,7 +298,8 @@ func (s *scene) stack() (n stack) {
 		v6, err := counters("/proc/thread-self/net/snmp6")
 		n = stack{
 			icmp: v4["Icmp:InMsgs"], icmpv6: v6["Icmp6InMsgs"],
-			udp: v4["Udp:InDatagrams"] + v4["Udp:InErrors"] + v6["Udp6InDatagrams"] + v6["Udp6InErrors"], marks: v4["Udp:NoPorts"],
+			fragments: v4["Ip:ReasmReqds"] + v6["Ip6ReasmReqds"],
+			udp:       v4["Udp:InDatagrams"] + v4["Udp:InErrors"] + v6["Udp6InDatagrams"] + v6["Udp6InErrors"], marks: v4["Udp:NoPorts"],
 		}
 		return err
 	})
@@ -309,10 +310,10 @@ func (s *scene) stack() (n stack) {
 }
 
 func (n stack) less(o stack) stack {
-	return stack{n.icmp - o.icmp, n.icmpv6 - o.icmpv6, n.udp - o.udp, n.marks - o.marks}
+	return stack{n.icmp - o.icmp, n.icmpv6 - o.icmpv6, n.fragments - o.fragments, n.udp - o.udp, n.marks - o.marks}
 }
 
-func (n stack) all() uint64 { return n.icmp + n.icmpv6 + n.udp }
+func (n stack) all() uint64 { return n.icmp + n.icmpv6 + n.fragments + n.udp }
 
 // counters reads a file of names and numbers: each pair in a line, or a line of names before one of numbers.
 func counters(file string) (map[string]uint64, error) {

@@ -11,6 +11,9 @@ import (
 // Unfit returns a key of a rule that a stage cannot serve, and why; or "" when there is none.
 func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	for _, m := range r.Match {
+		if m.Field == packet.Fragment && r.Kind == ir.RuleKindEssential && s == StageFilter {
+			continue // where conntrack has put fragments together, none needs the rule
+		}
 		if why := pl.unfitField(m, s); why != "" {
 			return m.Field.String(), why
 		}

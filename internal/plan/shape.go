@@ -76,14 +76,14 @@ func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 	})
 }
 
-// FragmentsAtFilter reports whether later fragments may come to filter while steps there test fields that fragments lack. Only conntrack
+// FragmentsAtFilter reports whether later fragments may come to filter while steps there ask for them, or for fields that they lack. Only conntrack
 // reassembles fragments, and only if a rule needs it: for a state, or for SYNPROXY.
 func (pl *Plan) FragmentsAtFilter(steps []Step) bool {
 	tracked, header := pl.Proxies(), false
 	for _, s := range steps {
 		r := &pl.Program.Rules[s.Rule]
 		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
-		header = header || match.ReadsHeader(r)
+		header = header || match.ReadsHeader(r) || match.Tests(r, packet.Fragment)
 	}
 	return header && !tracked
 }

@@ -196,8 +196,9 @@ func (b *builder) notes() {
 	note := func(text string) { b.out.Notes = append(b.out.Notes, text) }
 	asks := map[packet.Field]bool{}
 	for i := range b.pl.Program.Rules {
-		for _, m := range b.pl.Program.Rules[i].Match {
-			asks[m.Field] = true
+		r := &b.pl.Program.Rules[i]
+		for _, m := range r.Match {
+			asks[m.Field] = asks[m.Field] || m.Field != packet.Fragment || r.Kind != ir.RuleKindEssential
 		}
 	}
 	b.conditionNotes(note)
