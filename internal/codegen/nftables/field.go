@@ -21,17 +21,28 @@ func (l l4Line) terms(family uint32, direction string) (terms []term) {
 			terms = append(terms, way("meta l4proto "+valuesText(l.proto, packet.Proto.Size(), protocolText)))
 		}
 	}
+	var asked []term // behind the others: in front of `udp sport`, nft would leave its protocol out of what it lists, and not read that again
 	for _, m := range l.header {
 		if m.Field == packet.DPort && direction != "" {
-			terms = append(terms, way(askedPort(prefix, direction)+" "+valuesText(m.Values, packet.PortUDP, numberText)))
+			asked = append(asked, askedTerm(prefix, direction, m.Values))
 			continue
 		}
 		terms = append(terms, headerTerm(m, prefix))
 	}
+	terms = append(terms, asked...)
 	if l.fragment != nil {
 		terms = append(terms, fragmentTerm(l.fragment, family))
 	}
 	return terms
+}
+
+// askedTerm tests that port. Each range is a way of its own: nft 1.0.6 lists a set of such ports as "0x50 [invalid type]", and does not read
+// that again.
+func askedTerm(proto, direction string, ports []ir.Range) (t term) {
+	for i := range ports {
+		t = append(t, way(askedPort(proto, direction)+" "+valuesText(ports[i:i+1], packet.PortUDP, numberText))...)
+	}
+	return t
 }
 
 // askedPort is the key of the destination port that packets of a protocol and a direction came in with. nft knows that it is a
