@@ -15,9 +15,9 @@ import (
 
 // How much of the disk a hub uses, in MB (10^6 bytes).
 const (
-	DefaultDisk = 600  // of a fleet that is made now
-	formerDisk  = 1536 // of fleets whose hub.json does not say it
-	LeastDisk   = 48
+	DefaultDisk    = 600  // of a fleet that is made now
+	undeclaredDisk = 1536 // of fleets whose hub.json does not say it
+	LeastDisk      = 48
 )
 
 const megabyte = 1_000_000
@@ -39,7 +39,7 @@ type space struct {
 func (c *Config) space() (s space) {
 	s.all = int64(c.DiskMB) * megabyte
 	if c.DiskMB == 0 {
-		s.all = formerDisk * megabyte
+		s.all = undeclaredDisk * megabyte
 	}
 	times := int64(2)
 	if len(c.Hubs) > 1 {
