@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -16,11 +17,20 @@ const Stdin = "<stdin>"
 
 // Read reads the policy in file. The error is Errors when the file can be read but its content has mistakes.
 func Read(file string) (*Policy, error) {
+	src, err := Source(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, src)
+}
+
+// Source reads the text of the policy in file.
+func Source(file string) ([]byte, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
 		return nil, &readError{err}
 	}
-	return Parse(file, src)
+	return src, nil
 }
 
 // readError says that a policy cannot be read at all.
@@ -43,6 +53,16 @@ func (e *readError) Hint() string {
 // Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the
 // error is always of type Errors. A file that is not YAML has one mistake, as nothing behind it can be understood.
 func Parse(file string, src []byte) (*Policy, error) {
+	p, err := ParseSound(file, src)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ParseSound is Parse, but it returns a policy beside the error: that without the rules, services and sets that have mistakes. Sets without
+// content stand for the latter. Such a policy is good only for finding further mistakes. It is nil when nothing was understood.
+func ParseSound(file string, src []byte) (*Policy, error) {
 	r := newReader(file)
 	p := place{r: r}
 	policy := Policy{File: file, Checks: packet.Standard.Checks()}
@@ -53,8 +73,12 @@ func Parse(file string, src []byte) (*Policy, error) {
 	if doc != nil {
 		r.top(p, doc, &policy)
 	}
-	if len(r.errs) > 0 {
+	if doc == nil {
 		return nil, r.errs.sorted()
+	}
+	if len(r.errs) > 0 {
+		r.leaveOut(&policy)
+		return &policy, r.errs.sorted()
 	}
 	policy.Notes = notes(&policy)
 	return &policy, nil
@@ -77,6 +101,8 @@ type reader struct {
 	inEntry map[string]bool // keys of rules and services
 	lists   map[string]bool // keys whose values can be lists
 
+	unsound map[Pos]bool // entries of lists that have mistakes
+
 	patterns        map[string]bool // texts that rules look for so far
 	tooManyPatterns bool            // and that has been reported
 }
@@ -84,7 +110,7 @@ type reader struct {
 func newReader(file string) *reader {
 	r := &reader{
 		file: file, sets: map[string]setKind{}, given: map[string]bool{}, reasons: map[string]Pos{},
-		patterns: map[string]bool{}, inEntry: map[string]bool{}, lists: map[string]bool{},
+		patterns: map[string]bool{}, inEntry: map[string]bool{}, lists: map[string]bool{}, unsound: map[Pos]bool{},
 	}
 	for _, key := range append(names(ruleKeys), names(serviceKeys)...) {
 		r.inEntry[key] = key != "name"
@@ -93,6 +119,12 @@ func newReader(file string) *reader {
 		r.lists[key] = key != "payload"
 	}
 	return r
+}
+
+// leaveOut takes the rules and services with mistakes out of a policy.
+func (r *reader) leaveOut(p *Policy) {
+	p.Rules = slices.DeleteFunc(p.Rules, func(rule Rule) bool { return r.unsound[rule.Pos] })
+	p.Services = slices.DeleteFunc(p.Services, func(s Service) bool { return r.unsound[s.Pos] })
 }
 
 // place is where in the policy the reader is. Messages begin with what: `rule "web": `.

@@ -141,7 +141,9 @@ func (p place) entries(key string, v *node, f func(i int, n *node)) {
 		return
 	case yamltree.List:
 		for i, n := range v.Items {
+			before := len(p.r.errs)
 			f(i, n)
+			p.r.unsound[n.Pos] = p.r.unsound[n.Pos] || len(p.r.errs) > before
 		}
 		return
 	}

@@ -17,6 +17,7 @@ func (p place) sets(to *Policy, v *node) {
 	}
 	pairs, _ := p.pairs("sets", v)
 	for _, e := range pairs {
+		before := len(p.r.errs)
 		if f := nameFlaw(e.Key); f != nil {
 			p.flawed(e.Pos, "a set's name", f)
 		} else if e.Key == "local" {
@@ -24,12 +25,16 @@ func (p place) sets(to *Policy, v *node) {
 		}
 		if p.r.sets[e.Key] == nameSet {
 			s := NameSet{Pos: e.Pos, Name: e.Key}
-			p.in("set %s", wording.Quote(e.Key)).nameSet(&s, e.Value)
+			if p.in("set %s", wording.Quote(e.Key)).nameSet(&s, e.Value); len(p.r.errs) > before {
+				s.File, s.Names = "", []string{}
+			}
 			to.Names = append(to.Names, s)
 			continue
 		}
 		s := Set{Pos: e.Pos, Name: e.Key}
-		p.in("set %s", wording.Quote(e.Key)).set(&s, e.Value)
+		if p.in("set %s", wording.Quote(e.Key)).set(&s, e.Value); len(p.r.errs) > before {
+			s = Set{Pos: e.Pos, Name: e.Key, Inline: []AddrRange{}}
+		}
 		to.Sets = append(to.Sets, s)
 	}
 }

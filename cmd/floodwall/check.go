@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -64,11 +65,13 @@ type checkCounts struct {
 
 func check(ctx context.Context, e *env, file string) error {
 	name := policyName(file)
-	c, err := e.compiled(ctx, file)
+	var c *control.Compiled
 	var o *compile.Output
-	if err == nil {
-		o, err = interruptible(ctx, func() (*compile.Output, error) { return c.Output(plan.TargetXDP) })
-	}
+	_, err := interruptible(ctx, func() (_ any, err error) {
+		p, err := e.readSound(file)
+		c, o, err = control.Check(p, err, feed.InState(e.stateOrDefault()), plan.TargetXDP)
+		return nil, err
+	})
 	if errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -161,7 +161,7 @@ func policyName(file string) string {
 // compiled reads and lowers a policy.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
 	return interruptible(ctx, func() (*control.Compiled, error) {
-		p, err := e.readPolicy(file)
+		p, err := e.readSound(file)
 		if err != nil {
 			return nil, err
 		}
@@ -169,16 +169,17 @@ func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, err
 	})
 }
 
-// readPolicy reads a policy from its file or from standard input.
-func (e *env) readPolicy(file string) (*policy.Policy, error) {
-	if file != stdinWord {
-		return policy.Read(file)
+// readSound reads a policy from its file or from standard input. Beside mistakes it returns what is sound, as policy.ParseSound does.
+func (e *env) readSound(file string) (*policy.Policy, error) {
+	read := policy.Source
+	if file == stdinWord {
+		read = func(string) ([]byte, error) { return e.inputPolicy() }
 	}
-	text, err := e.inputPolicy()
+	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
-	return policy.Parse(policy.Stdin, text)
+	return policy.ParseSound(policyName(file), text)
 }
 
 // inputPolicy reads the text of a policy from standard input. Nothing at all is an error of its own: the command before the pipe failed.

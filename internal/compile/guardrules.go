@@ -63,7 +63,7 @@ func (l *lowering) guard(s policy.Service) error {
 	}
 	for _, r := range rules {
 		rule := ir.Rule{
-			Name: s.Name + ":" + r.name, Kind: ir.RuleKindService, Line: s.Pos.Line,
+			Name: s.Name + ":" + r.name, Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col,
 			Verdict: r.verdict, Slip: r.slip, Observe: g.Observe,
 		}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
@@ -109,7 +109,7 @@ func together(a, b policy.Over) policy.Over {
 // guardBeside adds the part of a guard that is not a rule.
 func (l *lowering) guardBeside(s policy.Service) (err error) {
 	g := ir.Guard{
-		Service: s.Name, Line: s.Pos.Line, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
+		Service: s.Name, Line: s.Pos.Line, Col: s.Pos.Col, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
 		Verify: s.Guard.Verify, Out: -1, Observe: s.Guard.Observe,
 	}
 	if s.Guard.Responses != nil {

@@ -144,12 +144,12 @@ rules: [{name: a, proto: [tcp, gre], not: {port: [22, 80]}, then: pass}, {name: 
 // TestIptablesErrors checks what is said of what iptables cannot do.
 func TestIptablesErrors(t *testing.T) {
 	for _, tt := range []struct{ policy, want string }{
-		{"rules: [{name: tagged, vlan: 10, then: drop}]", `line 2: rule "tagged": vlan: the VLAN tag is gone when IP has the packet`},
-		{"rules: [{name: marked, flags: ece, then: drop}]", `line 2: rule "marked": flags: iptables tests the flags fin, syn, rst, psh, ack and urg only`},
+		{"rules: [{name: tagged, vlan: 10, then: drop}]", `policy.yaml:2:5: rule "tagged": vlan: the VLAN tag is gone when IP has the packet`},
+		{"rules: [{name: marked, flags: ece, then: drop}]", `policy.yaml:2:5: rule "marked": flags: iptables tests the flags fin, syn, rst, psh, ack and urg only`},
 		{"rules: [{name: old, from: $s, then: drop}]\nsets: {s: {dynamic: true, max: 9, timeout: 900h}}",
 			`set "s": timeout: ipset keeps an entry for 2147483 seconds at most, and 3240000 are asked for`},
 		{exceptions(12), ""},
-		{exceptions(13), `line 28: rule "f12": not: it needs a chain for what follows it, like 12 rules before it, and iptables-nft allows no more`},
+		{exceptions(13), `policy.yaml:28:5: rule "f12": not: it needs a chain for what follows it, like 12 rules before it, and iptables-nft allows no more`},
 	} {
 		_, err := toIptables(lower(t, "checks: off\n"+tt.policy).program)
 		if got := fmt.Sprint(err); err == nil && tt.want != "" || err != nil && got != tt.want {

@@ -39,22 +39,20 @@ type lowering struct {
 //   - spells out services, what they close, and what `default: drop` must not cut as rules;
 //   - has the structural checks that its rules and its default rest on, also those that the policy does not switch on.
 //
-// It returns notes for the operator (a set that is nearly full). Errors of all sets are reported together, as
-// policy.Errors.
+// It returns notes for the operator (a set that is nearly full). All errors are reported together, as policy.Errors. With them comes a
+// program in which sets without content stand for those that cannot be read. It is good only for finding further mistakes.
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		file: p.File,
 		program: &ir.Program{
-			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), Placement: ir.Placement(p.Placement), SampleTraffic: p.Daemon.Sample,
+			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), File: p.File, Placement: ir.Placement(p.Placement), SampleTraffic: p.Daemon.Sample,
 		},
 		named:      map[string]int{},
 		namesNamed: map[string]int{},
 		written:    map[string]int{},
 		local:      -1,
 	}
-	if errs := append(l.sets(p), l.names(p)...); errs != nil {
-		return nil, nil, errs
-	}
+	errs := append(l.sets(p), l.names(p)...)
 	if (p.Checks | p.Observed).Has(packet.OwnSource) {
 		l.localSet()
 	}
@@ -62,19 +60,17 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	for _, r := range p.Rules {
 		l.rule(r)
 	}
-	if err := l.services(p.Services); err != nil {
-		return nil, nil, err
-	}
-	if errs := l.untracked(p); errs != nil {
-		return nil, nil, errs
-	}
+	errs = append(errs, l.services(p.Services)...)
+	errs = append(errs, l.untracked(p)...)
 	if p.Default == policy.Drop {
 		l.essentials(p.Essential, p.DHCPServers)
 	}
 	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {
-		return nil, nil, fmt.Errorf("%s: %d dynamic sets (own addresses included), at most %d can be used: merge some",
-			p.File, n, xdp.MaxDynamicSets)
+		errs = append(errs, l.tooMany(p, n))
+	}
+	if errs != nil {
+		return l.program, nil, errs
 	}
 	return l.program, l.notes, nil
 }
@@ -105,11 +101,11 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 		set, err := lowerSet(p.File, s)
 		if err != nil {
 			errs = append(errs, placed(p.File, s.Pos, fmt.Sprintf("set %q", s.Name), err)...)
-			continue
+			set = ir.Set{Name: s.Name, Static: &addrs.Set{}, Max: 1}
 		}
 		if s.File != "" && s.Feed == nil && set.Entries*10 >= set.Max*9 {
-			l.notes = append(l.notes, fmt.Sprintf("set %q is %d%% full: %d of %d entries; raise its max",
-				set.Name, set.Entries*100/set.Max, set.Entries, set.Max))
+			l.notes = append(l.notes, fmt.Sprintf("%sset %q is %d%% full: %d of %d entries; raise its max",
+				l.program.Place(s.Pos.Line, s.Pos.Col), set.Name, set.Entries*100/set.Max, set.Entries, set.Max))
 		}
 		l.named[s.Name] = len(l.program.Sets)
 		l.program.Sets = append(l.program.Sets, set)
@@ -168,6 +164,19 @@ func tooDynamic(p *policy.Policy) policy.Errors {
 		Msg:  fmt.Sprintf("%s %d entries, but at most %d are possible, which take 4 GB of memory", what, sum, maxDynamic),
 		Hint: "lower max: of the sets",
 	}}
+}
+
+// tooMany is the error for more dynamic sets than there can be, at the last of the policy's.
+func (l *lowering) tooMany(p *policy.Policy, n int) *policy.Error {
+	e := &policy.Error{
+		File: p.File, Msg: fmt.Sprintf("%d dynamic sets (own addresses included), at most %d can be used", n, xdp.MaxDynamicSets), Hint: "merge some",
+	}
+	for _, s := range p.Sets {
+		if s.Dynamic != nil {
+			e.Line, e.Col = s.Pos.Line, s.Pos.Col
+		}
+	}
+	return e
 }
 
 func lowerSet(file string, s policy.Set) (ir.Set, error) {
@@ -238,7 +247,7 @@ func (l *lowering) dynamicSets() int {
 }
 
 func (l *lowering) rule(r policy.Rule) {
-	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Verdict: verdict(r.Then), Placement: ir.Placement(r.Placement)}
+	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Col: r.Pos.Col, Verdict: verdict(r.Then), Placement: ir.Placement(r.Placement)}
 	l.match(&rule, r.Match, false)
 	l.match(&rule, r.Not, true)
 	l.condition(&rule, r)
@@ -295,14 +304,14 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 
 // services adds a rule that passes each service to its clients and, after all of these, a rule for each restricted service that drops it
 // for all others. So two services may share a port, for different sources.
-func (l *lowering) services(services []policy.Service) error {
+func (l *lowering) services(services []policy.Service) (errs policy.Errors) {
 	l.tracked(services)
 	for _, s := range services {
 		if err := l.guard(s); err != nil {
-			return placed(l.file, s.Guard.Pos, fmt.Sprintf("service %q: guard", s.Name), err)
+			errs = append(errs, placed(l.file, s.Guard.Pos, fmt.Sprintf("service %q: guard", s.Name), err)...)
 		}
 		l.protect(s)
-		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line}
+		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 		if s.Track == policy.TrackNot {
@@ -314,30 +323,30 @@ func (l *lowering) services(services []policy.Service) error {
 		if s.From == nil {
 			continue
 		}
-		rule := ir.Rule{Name: s.Name + ":others", Kind: ir.RuleKindService, Line: s.Pos.Line, Verdict: ir.Drop}
+		rule := ir.Rule{Name: s.Name + ":others", Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col, Verdict: ir.Drop}
 		l.match(&rule, policy.Match{Port: s.Port}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
-	return nil
+	return errs
 }
 
 // tracked adds the stateful rules before services with `track: true`. Packets of a connection pass, whichever side began it. Packets that
 // claim a connection of such a service without having one are dropped.
 func (l *lowering) tracked(services []policy.Service) {
 	var ports []policy.Port
-	line := 0
+	var at policy.Pos
 	for _, s := range services {
 		if s.Track == policy.Track && s.Syn == nil { // a protection drops what is invalid itself
 			ports = append(ports, s.Port...)
-			line = cmp.Or(line, s.Pos.Line)
+			at = cmp.Or(at, s.Pos)
 		}
 	}
 	if ports == nil {
 		return
 	}
 	l.program.Rules = append(l.program.Rules,
-		ir.Rule{Name: "tracked:replies", Kind: ir.RuleKindService, Line: line,
+		ir.Rule{Name: "tracked:replies", Kind: ir.RuleKindService, Line: at.Line, Col: at.Col,
 			Match: fieldMatches(policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}})},
-		ir.Rule{Name: "tracked:invalid", Kind: ir.RuleKindService, Line: line, Verdict: ir.Drop,
+		ir.Rule{Name: "tracked:invalid", Kind: ir.RuleKindService, Line: at.Line, Col: at.Col, Verdict: ir.Drop,
 			Match: fieldMatches(policy.Match{Port: ports, State: []uint32{packet.StateInvalid}})})
 }

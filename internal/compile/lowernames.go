@@ -18,7 +18,6 @@ func (l *lowering) names(p *policy.Policy) (errs policy.Errors) {
 			var err error
 			if set.Names, err = readNames(beside(p.File, s.File)); err != nil {
 				errs = append(errs, placed(p.File, s.Pos, fmt.Sprintf("set %q", s.Name), err)...)
-				continue
 			}
 		}
 		l.namesNamed[s.Name] = len(l.program.Names)

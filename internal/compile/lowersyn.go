@@ -20,12 +20,12 @@ func (l *lowering) protect(s policy.Service) {
 	if s.Syn == nil {
 		return
 	}
-	rule := ir.Rule{Name: s.Name + ":syn", Kind: ir.RuleKindService, Line: s.Pos.Line}
+	rule := ir.Rule{Name: s.Name + ":syn", Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col}
 	match := policy.Match{Port: ofTCP(s.Port), From: s.From}
 	l.match(&rule, match, false)
 	rule.Dst = append(rule.Dst, ir.AddrMatch{Sets: []int{l.localSet()}, Not: s.Syn.Mode == policy.SynRouter})
 	p := ir.Protection{
-		Service: s.Name, Line: s.Syn.Pos.Line, Ports: fieldMatches(policy.Match{Port: match.Port})[0].Values,
+		Service: s.Name, Line: s.Syn.Pos.Line, Col: s.Syn.Pos.Col, Ports: fieldMatches(policy.Match{Port: match.Port})[0].Values,
 		Router: s.Syn.Mode == policy.SynRouter, Always: s.Syn.Always, Start: -1, Stop: -1,
 		MSS: s.Syn.MSS, WScale: s.Syn.WScale, Flows: s.Syn.Flows, Backends: s.Syn.Backends,
 	}

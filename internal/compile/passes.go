@@ -18,17 +18,17 @@ import (
 func Optimize(p *ir.Program) (*ir.Program, []string) {
 	out := *p
 	out.Sets = slices.Clone(p.Sets)
-	rules, impossible := dropImpossible(p.Rules)
+	rules, impossible := dropImpossible(p)
 	rules = merge(&out, rules) // first: it leaves few of many thousand imported rules to compare
 	rules, shadowed := dropShadowed(&out, rules)
 	out.Rules = rules
 	return &out, append(impossible, shadowed...)
 }
 
-func dropImpossible(rules []ir.Rule) (kept []ir.Rule, notes []string) {
-	for _, r := range rules {
+func dropImpossible(p *ir.Program) (kept []ir.Rule, notes []string) {
+	for _, r := range p.Rules {
 		if f, ok := match.Impossible(r); ok {
-			notes = append(notes, fmt.Sprintf("rule %q can never match: nothing satisfies its %s", r.Name, f))
+			notes = append(notes, fmt.Sprintf("%srule %q can never match: nothing satisfies its %s", p.Place(r.Line, r.Col), r.Name, f))
 			continue
 		}
 		kept = append(kept, r)
@@ -50,7 +50,7 @@ func dropShadowed(p *ir.Program, rules []ir.Rule) (kept []ir.Rule, notes []strin
 			continue
 		}
 		if note := shadowNote(&kept[by], &r); note != "" {
-			notes = append(notes, note)
+			notes = append(notes, p.Place(r.Line, r.Col)+note)
 		}
 	}
 	return kept, notes
@@ -66,13 +66,13 @@ func untracks(p *ir.Program, r *ir.Rule) bool {
 func shadowNote(by, r *ir.Rule) string {
 	switch {
 	case r.Protect > 0:
-		return fmt.Sprintf("line %d: %q protects nothing: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
+		return fmt.Sprintf("%q protects nothing: %q (line %d) takes all its packets before", r.Name, by.Name, by.Line)
 	case r.Kind == ir.RuleKindEssential || r.Unnamed && r.Verdict == by.Verdict:
 		return ""
 	case r.Verdict != by.Verdict:
-		return fmt.Sprintf("line %d: %q never decides: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
+		return fmt.Sprintf("%q never decides: %q (line %d) takes all its packets before", r.Name, by.Name, by.Line)
 	}
-	return fmt.Sprintf("line %d: %q is not needed: %q (line %d) does the same before", r.Line, r.Name, by.Name, by.Line)
+	return fmt.Sprintf("%q is not needed: %q (line %d) does the same before", r.Name, by.Name, by.Line)
 }
 
 // covers reports whether a surely matches all that b matches.

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -35,16 +37,71 @@ type Compiled struct {
 // the host unless the policy says where it is. Lists that are fetched have the content of their copies in the store, and are empty without
 // one, with a note.
 func Compile(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
-	p, notes, err := lists.WithCopies(p, feeds)
+	c, err := compileSound(p, feeds)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Lower(p, &hostfacts.Facts{})
-	if err != nil {
-		return nil, err
-	}
-	c.Notes = append(c.Notes, notes...)
 	return c, nil
+}
+
+// compileSound is Compile, and gives what is sound beside an error.
+func compileSound(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
+	copied, notes, unread := lists.WithCopies(p, feeds)
+	if unread != nil {
+		copied = p
+	}
+	c, err := lowerSound(copied, &hostfacts.Facts{})
+	c.Notes = append(c.Notes, notes...)
+	return c, errors.Join(unread, err)
+}
+
+// Check is Compile and Output, and reports the mistakes of all stages together, in the order of the file: those of reading the policy, which
+// unread has and of which p is the sound rest, if there is any; those of lists and services; and rules that have no stage.
+func Check(p *policy.Policy, unread error, feeds feed.Store, t plan.Target) (*Compiled, *compile.Output, error) {
+	if p == nil {
+		return nil, nil, unread
+	}
+	c, err := compileSound(p, feeds)
+	if unread == nil && err == nil {
+		o, err := c.Output(t)
+		return c, o, err
+	}
+	_, misplaced := c.Plan(t)
+	return nil, nil, inOrder(unread, err, misplaced)
+}
+
+// inOrder joins errors, the single mistakes in a policy by their places.
+func inOrder(errs ...error) error {
+	var single []error
+	var part func(err error)
+	part = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, one := range joined.Unwrap() {
+				part(one)
+			}
+		} else if err != nil {
+			single = append(single, err)
+		}
+	}
+	for _, err := range errs {
+		part(err)
+	}
+	slices.SortStableFunc(single, func(a, b error) int {
+		p, q := placeOf(a), placeOf(b)
+		return cmp.Or(cmp.Compare(p.Line, q.Line), cmp.Compare(p.Col, q.Col))
+	})
+	return errors.Join(single...)
+}
+
+// placeOf is where in its policy a mistake is, the zero Pos for what is nowhere.
+func placeOf(err error) policy.Pos {
+	switch e := err.(type) {
+	case *policy.Error:
+		return policy.Pos{Line: e.Line, Col: e.Col}
+	case *plan.StageError:
+		return policy.Pos{Line: e.Line, Col: e.Col}
+	}
+	return policy.Pos{}
 }
 
 // CompileSource is Compile for the text of a policy; file is its name in messages, and where relative list files are.
@@ -58,30 +115,36 @@ func CompileSource(file string, text []byte) (*Compiled, error) {
 
 // Lower compiles a policy for a host, with the list files that it names, each of which is read once.
 func Lower(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+	c, err := lowerSound(p, host)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// lowerSound is Lower, and gives what is sound beside an error.
+func lowerSound(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
 	var written []string
 	for _, n := range p.Notes {
 		written = append(written, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
 	settled, where := settle(p, host)
 	program, notes, err := compile.Lower(settled)
-	if err != nil {
-		return nil, err
-	}
 	optimized, more := compile.Optimize(program)
 	c := Compiled{Policy: p, Notes: slices.Concat(written, notes, more, where), host: host, own: sync.OnceValue(ownAddresses)}
-	return c.with(optimized), nil
+	return c.with(optimized), err
 }
 
 // with returns the same policy with another program.
 func (c *Compiled) with(program *ir.Program) *Compiled {
 	out := *c
 	out.Program = program
-	out.plan = planOnce(c.Policy.File, program)
+	out.plan = planOnce(program)
 	return &out
 }
 
 // planOnce finds the stages of a program's rules, once for each target that is asked for.
-func planOnce(file string, program *ir.Program) func(plan.Target) (*plan.Plan, error) {
+func planOnce(program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 	var one sync.Mutex
 	plans := map[plan.Target]*plan.Plan{}
 	return func(t plan.Target) (*plan.Plan, error) {
@@ -93,7 +156,7 @@ func planOnce(file string, program *ir.Program) func(plan.Target) (*plan.Plan, e
 		forTarget, _ := plan.For(program, t)
 		pl, err := plan.Hoist(forTarget, t)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, err
 		}
 		plans[t] = pl
 		return pl, nil
@@ -164,7 +227,15 @@ func (c *Compiled) Devices() []string { return c.Policy.DeviceNames() }
 func (c *Compiled) Output(t plan.Target) (*compile.Output, error) {
 	o, err := compile.Compile(c.Program, t, c.Devices())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+		return nil, inFile(c.Policy.File, err)
 	}
 	return o, nil
+}
+
+// inFile names the policy's file in an error of the compiler that does not name it itself.
+func inFile(file string, err error) error {
+	if errors.As(err, new(*plan.StageError)) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", file, err)
 }

@@ -156,7 +156,7 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 	o.Slots = slots
 	generated, err := xdpgen.Generate(program, o)
 	if err != nil {
-		return fmt.Errorf("%s: %w", m.File, err)
+		return inFile(m.File, err)
 	}
 	if generated.Egress && features.Egress() != nil {
 		generated.Egress = false // as when it was applied

@@ -102,7 +102,7 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 		return err
 	}
 	if l.xdp, err = xdpgen.Generate(program, options); err != nil {
-		return fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
+		return inFile(l.compiled.Policy.File, err)
 	}
 	if l.xdp.Egress {
 		l.mayEgress()

@@ -54,14 +54,14 @@ func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfilterge
 	if k == ruleset.KindIptables {
 		x, err := iptables.Generate(l.stages, iptables.Options{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
+			return nil, inFile(l.compiled.Policy.File, err)
 		}
 		l.ruleset = ruleset.OfIptables(l.compiled.Program, x, name)
 		return x.Left, nil
 	}
 	n, err := nftables.Generate(l.stages, nftables.Options{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
+		return nil, inFile(l.compiled.Policy.File, err)
 	}
 	if !n.Empty() || l.target == plan.TargetNftables {
 		l.ruleset = ruleset.OfNftables(l.compiled.Program, n)

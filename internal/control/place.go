@@ -115,7 +115,7 @@ func (c *Compiled) Placed(t plan.Target, costs *cost.Model, mix cost.Mix) (*plan
 	program, _ := plan.For(c.Program, t)
 	pl, err := plan.Place(program, t, costs, mix)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+		return nil, inFile(c.Policy.File, err)
 	}
 	return pl, nil
 }

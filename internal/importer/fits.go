@@ -24,6 +24,9 @@ func Program(text string) (*ir.Program, error) {
 		}
 	}
 	program, _, err := compile.Lower(p)
+	if program != nil {
+		program.File = "" // of which messages would name the place: it is not written yet
+	}
 	return program, err
 }
 

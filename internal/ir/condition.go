@@ -102,6 +102,7 @@ type Ban struct {
 type Guard struct {
 	Service string
 	Line    int           // in the policy file
+	Col     int           // likewise
 	Ports   []Range       // of the service, as values of packet.DPort
 	Verify  time.Duration // how long a client that has been answered over TCP counts as verified
 	Secrets [][16]byte    // of DNS cookies (RFC 9018), the present one first; none: cookies are not looked at

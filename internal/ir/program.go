@@ -3,6 +3,7 @@
 package ir
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -35,6 +36,20 @@ type Program struct {
 	SampleTraffic uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none
 
 	Placement Placement // of rules that have none of their own, and of the default; "" is PlaceAuto
+
+	File string // the policy's name, for messages; "" when there is none
+}
+
+// Place begins a message about what is at a line and column of the policy: "FILE:LINE:COL: ", without a file "line LINE: ", and "" for what
+// is not in the policy.
+func (p *Program) Place(line, col int) string {
+	switch {
+	case line == 0:
+		return ""
+	case p.File == "":
+		return fmt.Sprintf("line %d: ", line)
+	}
+	return fmt.Sprintf("%s:%d:%d: ", p.File, line, col)
 }
 
 // Untracked is what connection tracking is kept away from. It gives no packet a verdict, but StateUntracked.
@@ -121,6 +136,7 @@ type Rule struct {
 	Unnamed bool // Name was made up: nobody asked for this rule's own counter
 	Kind    RuleKind
 	Line    int // in the policy file; 0 for built-in rules
+	Col     int // likewise
 	Src     []AddrMatch
 	Dst     []AddrMatch
 	Match   []Match

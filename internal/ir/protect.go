@@ -8,6 +8,7 @@ import "net/netip"
 type Protection struct {
 	Service  string
 	Line     int          // in the policy file
+	Col      int          // likewise
 	Ports    []Range      // of TCP, as values of packet.DPort
 	Router   bool         // the service is behind this host
 	Always   bool         // every SYN is answered so

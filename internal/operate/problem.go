@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -44,6 +45,9 @@ func Problems(err error) (list []Problem) {
 }
 
 func problem(err error) Problem {
+	if s, ok := err.(*plan.StageError); ok && s.Line > 0 && s.File != "" {
+		return Problem{s.Text(), s.Remedy, fmt.Sprintf("%s:%d:%d", s.File, s.Line, s.Col), s.Line, s.Col}
+	}
 	var p *policy.Error
 	if errors.As(err, &p) {
 		return Problem{p.Msg, p.Hint, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col), p.Line, p.Col}

@@ -74,17 +74,12 @@ func foldsMore(p ir.Pattern) bool {
 	return p.NoCase && slices.ContainsFunc(p.Text, func(b byte) bool { return b >= 0xc0 })
 }
 
-// unguarded returns an error when a service has a guard that the target cannot do.
-func (pl *Plan) unguarded() error {
-	if pl.Target == TargetXDP || len(pl.Program.Guards) == 0 {
-		return nil
+// unguarded adds an error for each service that has a guard which the target cannot do.
+func (pl *Plan) unguarded(errs *StageErrors) {
+	if pl.Target == TargetXDP {
+		return
 	}
-	name := pl.Program.Guards[0].Service
-	line := 0
-	for _, r := range pl.Program.Rules {
-		if r.Kind == ir.RuleKindService && r.Name == name {
-			line = r.Line
-		}
+	for _, g := range pl.Program.Guards {
+		errs.add(&StageError{pl.Program.File, g.Service, g.Line, g.Col, "guard", onlyXDP, fmt.Sprintf("use --target %s", TargetXDP)})
 	}
-	return &StageError{name, line, "guard", onlyXDP, fmt.Sprintf("use --target %s", TargetXDP)}
 }

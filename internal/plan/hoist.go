@@ -45,41 +45,44 @@ type Assignment struct {
 // The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
 // with that verdict is its reason may differ. A rule that would have to leave alone, at its stage, what an earlier rule passes
 // runs at a later stage when only that one can ask the earlier rule. A rule that cannot run where the rules before it force it, or
-// where its placement says, is an error.
+// where its placement says, is an error. All such rules are reported, as StageErrors.
 func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil) }
 
 // HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
 // the stages from there on can serve runs at the earliest one.
 func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
 	pl := &Plan{Target: t, Program: p, Rules: make([]Assignment, len(p.Rules)), From: from, held: map[int]held{}}
-	if err := cmp.Or(pl.unguarded(), pl.trackable()); err != nil {
-		return nil, err
-	}
+	var errs StageErrors
+	pl.unguarded(&errs)
+	pl.trackable(&errs)
 	for {
-		if err := pl.assignAll(); err != nil {
-			return nil, err
+		if pl.assignAll(&errs); errs != nil {
+			return nil, errs.once()
 		}
-		err := pl.repeatable()
-		if err == nil || !pl.holdBack() {
-			return pl, err
+		if errs = pl.repeatable(); errs == nil {
+			return pl, nil
 		}
+		if !pl.holdBack() {
+			return nil, errs.once()
+		}
+		errs = nil
 	}
 }
 
-// assignAll finds the stages of all rules and of the default.
-func (pl *Plan) assignAll() error {
+// assignAll finds the stages of all rules and of the default. A rule that has none is an error, and keeps no other rule back.
+func (pl *Plan) assignAll(errs *StageErrors) {
 	late := lateRules{last: pl.First()}
 	p := pl.Program
 	for i := range p.Rules {
 		place, err := pl.assign(i, late)
 		if err != nil {
-			return err
+			errs.add(err)
+			continue
 		}
 		pl.Rules[i] = place
 		late.add(i, place.Stage, pl.First())
 	}
 	pl.assignDefault(late)
-	return nil
 }
 
 // holdBack finds the rules that a stage cannot run, as they come behind a rule that has passed packets and cannot be asked there, and
@@ -164,7 +167,7 @@ func (pl *Plan) assignDefault(late lateRules) {
 }
 
 // assign finds the stage of rule i; late are of the rules before it.
-func (pl *Plan) assign(i int, late lateRules) (Assignment, error) {
+func (pl *Plan) assign(i int, late lateRules) (Assignment, *StageError) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.begin(i)
 	if err != nil {
@@ -180,9 +183,9 @@ func (pl *Plan) assign(i int, late lateRules) (Assignment, error) {
 		}
 		at, key, why := pl.fitFrom(r, stage)
 		if key != "" {
-			return Assignment{}, &StageError{r.Name, r.Line, key, fmt.Sprintf(
+			return Assignment{}, pl.refuse(r, key, fmt.Sprintf(
 				"it must run at %s, behind rule %q (line %d), where %s", stage, other.Name, other.Line, why),
-				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name)}
+				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name))
 		}
 		place = Assignment{at, behind(other)}
 		if err := pl.protectable(r, place, other); err != nil {
@@ -193,7 +196,7 @@ func (pl *Plan) assign(i int, late lateRules) (Assignment, error) {
 }
 
 // earliest is the first stage that can decide a rule by itself.
-func (pl *Plan) earliest(r *ir.Rule) (Assignment, error) {
+func (pl *Plan) earliest(r *ir.Rule) (Assignment, *StageError) {
 	why := "all it asks for is in the packet"
 	var first, last, lastWhy string
 	for _, s := range pl.Target.stages() {
@@ -208,7 +211,7 @@ func (pl *Plan) earliest(r *ir.Rule) (Assignment, error) {
 	if t, ok := pl.capable(r); ok {
 		remedy = "use --target " + string(t)
 	}
-	return Assignment{}, &StageError{r.Name, r.Line, last, lastWhy, remedy}
+	return Assignment{}, pl.refuse(r, last, lastWhy, remedy)
 }
 
 // capable is a target that has a stage for a rule, if there is one.
@@ -332,8 +335,8 @@ func (pl *Plan) Later() bool {
 		slices.ContainsFunc(pl.Target.stages()[1:], pl.Uses)
 }
 
-// repeatable returns an error when a rule that passed packets would have to be tested again at a stage where it cannot.
-func (pl *Plan) repeatable() error {
+// repeatable returns an error for each rule that passed packets and would have to be tested again at a stage where it cannot.
+func (pl *Plan) repeatable() (errs StageErrors) {
 	for _, s := range pl.Target.stages()[1:] {
 		if !pl.Uses(s) {
 			continue
@@ -343,13 +346,13 @@ func (pl *Plan) repeatable() error {
 			r := &pl.Program.Rules[i]
 			must, _ := pl.repeats(i, s, here)
 			if key, why := pl.unfitAgain(r, s); must && key != "" {
-				return &StageError{r.Name, r.Line, key, fmt.Sprintf(
+				errs.add(pl.refuse(r, key, fmt.Sprintf(
 					"rules at %s come behind it, which must leave alone what it passes, and there %s", s, why),
-					"move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"}
+					"move the rules that run at "+string(s)+", for what they ask or as they reject, before it; or do without them"))
 			}
 		}
 	}
-	return nil
+	return errs
 }
 
 // Only is the program of the first stage alone: its rules, and a default that lets later stages decide where they do.
@@ -368,25 +371,6 @@ func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 	}
 	return &only, numbers
 }
-
-// StageError says that a rule has no stage.
-type StageError struct {
-	Rule   string
-	Line   int // in the policy; 0 when it is not known
-	Key    string
-	Cause  string
-	Remedy string
-}
-
-func (e *StageError) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("rule %q: %s: %s", e.Rule, e.Key, e.Cause)
-	}
-	return fmt.Sprintf("line %d: rule %q: %s: %s", e.Line, e.Rule, e.Key, e.Cause)
-}
-
-// Hint is the remedy.
-func (e *StageError) Hint() string { return e.Remedy }
 
 // Joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
 func (pl *Plan) Joined(i int) bool {

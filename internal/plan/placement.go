@@ -8,7 +8,7 @@ import (
 )
 
 // begin is the earliest stage that can serve rule i, whatever the other rules are, from the stage on that its placement or pl.From names.
-func (pl *Plan) begin(i int) (Assignment, error) {
+func (pl *Plan) begin(i int) (Assignment, *StageError) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.earliest(r)
 	if err != nil || r.Protect > 0 { // a protection has a place of its own
@@ -54,12 +54,12 @@ func (pl *Plan) stageNamed(name string) Stage {
 }
 
 // misplaced is the error of a rule whose placement names a stage that cannot serve it.
-func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) error {
+func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) *StageError {
 	remedy := "leave placement out"
 	if i := slices.IndexFunc(pl.Target.stages(), func(s Stage) bool { k, _ := pl.Unfit(r, s); return k == "" }); i >= 0 {
 		remedy = fmt.Sprintf("write placement: %s, or %s", pl.Target.stages()[i], remedy)
 	}
-	return &StageError{r.Name, r.Line, placement, fmt.Sprintf("that stage cannot serve %s: %s", key, reason), remedy}
+	return pl.refuse(r, placement, fmt.Sprintf("that stage cannot serve %s: %s", key, reason), remedy)
 }
 
 // PlacementNotes say which placements name a stage that a target lacks.
@@ -77,7 +77,7 @@ func PlacementNotes(p *ir.Program, t Target) (notes []string) {
 	}
 	for i := range p.Rules {
 		if r := &p.Rules[i]; lacks(r.Placement) {
-			say(fmt.Sprintf("rule %q: ", r.Name), r.Placement)
+			say(fmt.Sprintf("%srule %q: ", p.Place(r.Line, r.Col), r.Name), r.Placement)
 		}
 	}
 	return notes

@@ -49,7 +49,7 @@ func (pl *Plan) Untracks(rule int, s Stage) bool {
 
 // protectable is an error when a rule with a protection cannot run where the protection is. other is the rule that keeps it from there; nil:
 // what the rule asks for itself does.
-func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) error {
+func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) *StageError {
 	if r.Protect == 0 {
 		return nil
 	}
@@ -60,8 +60,8 @@ func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) error {
 	if !pl.after(at.Stage, first) {
 		return nil
 	}
-	e := &StageError{r.Name, r.Line, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
-		"protect the service without a placement or a key that a later stage serves"}
+	e := pl.refuse(r, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
+		"protect the service without a placement or a key that a later stage serves")
 	if other != nil {
 		ports := portsText(pl.Program.Protections[r.Protect-1].Ports)
 		e.Remedy = fmt.Sprintf("let rule %q (line %d) match no packet of the service: add `not: {port: %s}` to it, or a `port` without %s",
@@ -86,21 +86,21 @@ func portsText(ports []ir.Range) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// trackable is an error when conntrack is kept away from a service that SYNPROXY protects.
-func (pl *Plan) trackable() error {
+// trackable adds an error for each service that SYNPROXY protects and that conntrack is kept away from.
+func (pl *Plan) trackable(errs *StageErrors) {
 	for _, p := range pl.Program.Protections {
 		if why := pl.keptFromProxy(&p); why != "" {
-			return &StageError{p.Service, p.Line, "untracked", "SYNPROXY, which protects connections to the service, works by conntrack, and " + why,
-				"narrow `untracked`, or protect the service where it runs"}
+			errs.add(&StageError{pl.Program.File, p.Service, p.Line, p.Col, "untracked",
+				"SYNPROXY, which protects connections to the service, works by conntrack, and " + why,
+				"narrow `untracked`, or protect the service where it runs"})
 		}
 		for _, s := range pl.Program.Untracked.Services {
 			if p.Router && ranges.Overlap(p.Ports, s.Ports) {
-				return &StageError{s.Name, p.Line, "track: false", "SYNPROXY, which protects connections to the service, works by conntrack",
-					"leave `track` out, or protect it where it runs"}
+				errs.add(&StageError{pl.Program.File, s.Name, p.Line, p.Col, "track: false",
+					"SYNPROXY, which protects connections to the service, works by conntrack", "leave `track` out, or protect it where it runs"})
 			}
 		}
 	}
-	return nil
 }
 
 // For returns a program as a target can run it. Without XDP only the kernel answers SYNs to this host. So in mode host a protection becomes
@@ -112,7 +112,7 @@ func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	}
 	var notes []string
 	out := limitSYNs(p, t, func(int) bool { return true }, func(protection *ir.Protection, lost []string) {
-		notes = append(notes, fallbackNote(t, protection, lost))
+		notes = append(notes, p.Place(protection.Line, protection.Col)+fallbackNote(t, protection, lost))
 	})
 	return out, notes
 }
@@ -180,15 +180,15 @@ func keyedNote(p *ir.Protection) string {
 func ElsewhereNotes(p *ir.Program) (notes []string) {
 	for i := range p.Protections {
 		if s := &p.Protections[i]; s.Router && len(s.Keyed) > 0 {
-			notes = append(notes, fmt.Sprintf("line %d: service %q: on targets nftables and iptables the kernel's SYNPROXY alone answers its SYNs%s",
-				s.Line, s.Service, keyedNote(s)))
+			notes = append(notes, fmt.Sprintf("%sservice %q: on targets nftables and iptables the kernel's SYNPROXY alone answers its SYNs%s",
+				p.Place(s.Line, s.Col), s.Service, keyedNote(s)))
 		}
 	}
 	return notes
 }
 
 func fallbackNote(t Target, p *ir.Protection, lost []string) string {
-	note := fmt.Sprintf("line %d: service %q: %s has no XDP: ", p.Line, p.Service, t)
+	note := fmt.Sprintf("service %q: %s has no XDP: ", p.Service, t)
 	if p.Router {
 		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
 		note += keyedNote(p)

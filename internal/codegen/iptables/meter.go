@@ -78,6 +78,6 @@ func (f *familyBuilder) exceeding(c *chain, a lineTests, r *ir.Rule, mark lineMa
 // refuse records that iptables has no form for a rule.
 func (f *familyBuilder) refuse(r *ir.Rule, key, cause, remedy string) {
 	if f.err == nil {
-		f.err = &plan.StageError{Rule: r.Name, Line: r.Line, Key: key, Cause: cause, Remedy: remedy}
+		f.err = &plan.StageError{File: f.pl.Program.File, Rule: r.Name, Line: r.Line, Col: r.Col, Key: key, Cause: cause, Remedy: remedy}
 	}
 }

@@ -63,7 +63,7 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	for i := range p.Rules {
 		if key, why := pl.Unfit(&p.Rules[i], plan.StageXDP); key != "" {
 			return nil, &plan.StageError{
-				Rule: p.Rules[i].Name, Line: p.Rules[i].Line, Key: key, Cause: why, Remedy: "it belongs to a later stage",
+				File: p.File, Rule: p.Rules[i].Name, Line: p.Rules[i].Line, Col: p.Rules[i].Col, Key: key, Cause: why, Remedy: "it belongs to a later stage",
 			}
 		}
 	}
