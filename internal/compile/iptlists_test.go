@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -144,8 +145,8 @@ rules: [{name: a, proto: [tcp, gre], not: {port: [22, 80]}, then: pass}, {name: 
 // TestIptablesErrors checks what is said of what iptables cannot do.
 func TestIptablesErrors(t *testing.T) {
 	for _, tt := range []struct{ policy, want string }{
-		{"rules: [{name: tagged, vlan: 10, then: drop}]", `policy.yaml:2:5: rule "tagged": vlan: the VLAN tag is gone when IP has the packet`},
-		{"rules: [{name: marked, flags: ece, then: drop}]", `policy.yaml:2:5: rule "marked": flags: iptables tests the flags fin, syn, rst, psh, ack and urg only`},
+		{"rules: [{name: tagged, vlan: 10, then: drop}]", `policy.yaml:2:9: rule "tagged": vlan: the VLAN tag is gone when IP has the packet`},
+		{"rules: [{name: marked, flags: ece, then: drop}]", `policy.yaml:2:9: rule "marked": flags: iptables tests the flags fin, syn, rst, psh, ack and urg only`},
 		{"rules: [{name: old, from: $s, then: drop}]\nsets: {s: {dynamic: true, max: 9, timeout: 900h}}",
 			`set "s": timeout: ipset keeps an entry for 2147483 seconds at most, and 3240000 are asked for`},
 		{exceptions(12), ""},
@@ -155,7 +156,8 @@ func TestIptablesErrors(t *testing.T) {
 		if got := fmt.Sprint(err); err == nil && tt.want != "" || err != nil && got != tt.want {
 			t.Errorf("%s\n got %s\nwant %s", tt.policy, got, tt.want)
 		}
-		if hint, ok := err.(interface{ Hint() string }); err != nil && (!ok || hint.Hint() == "") {
+		var hint interface{ Hint() string }
+		if err != nil && (!errors.As(err, &hint) || hint.Hint() == "") {
 			t.Errorf("%s: no hint", tt.policy)
 		}
 	}

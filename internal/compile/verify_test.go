@@ -218,7 +218,7 @@ func TestDynamicLimit(t *testing.T) {
 		text += fmt.Sprintf("  d%d: {dynamic: true, max: 5}\n", i)
 	}
 	_, err := lowerError(t, "p.yaml", text)
-	if want := "p.yaml: 9 dynamic sets (own addresses included), at most 8 can be used: merge some"; err == nil || err.Error() != want {
+	if want := "p.yaml:11:3: 9 dynamic sets (own addresses included), at most 8 can be used\n  hint: merge some"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 }
