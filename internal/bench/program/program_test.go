@@ -17,7 +17,7 @@ func TestPacketKinds(t *testing.T) {
 		kinds         []packetKind
 		reasons       map[string]string // of kinds; other: of all other ones
 	}{
-		{policy("strict", 20), "default", packetKinds, map[string]string{"arp": "not-ip", "listed": "listed"}}, // bans are empty here
+		{policy("strict", 20), "default", packetKinds, map[string]string{"arp": "not-ip", "listed": "listed", "fragment": "essential:fragments"}}, // bans are empty here
 		{serviceColumns()[0].text, "web", serviceKinds(), nil},
 	} {
 		c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+test.policy))
