@@ -15,6 +15,7 @@
 #include "cookie.h"
 #include "count.h"
 #include "decision.h"
+#include "ends.h"
 #include "flow.h"
 #include "kernelcookie.h"
 #include "l4.h"
@@ -129,7 +130,7 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	if (!p || !pr)
 		return 0;
 	tcp = tcp_header(ctx, p);
-	if (!tcp || is_no_source(p))
+	if (!tcp)
 		return 0;
 	isn = bpf_ntohl(tcp->seq);
 	a.ack = isn + 1;
@@ -239,6 +240,14 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 	return XDP_TX;
 }
 
+/* Answers a window probe with the SYN-ACK that it acknowledges, if it is for this host to answer. */
+static __always_inline int answer_probe(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+{
+	if (!is_to_answer(ctx, p, pr->method))
+		return XDP_PASS;
+	return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+}
+
 /* Answers a SYN with a cookie, or drops it when there are too many. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
@@ -246,7 +255,7 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
+	return send_answer(ctx, p, pr, is_no_peer(p) ? 0 : answer_with_cookie(ctx, p, pr));
 }
 
 /* Whether a SYN has TCP-AO or MD5. A global function. */
@@ -369,7 +378,7 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 	__u32 connection = CONNECTION_UNKNOWN;
 
 	if (proof == PROOF_PROBE)
-		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+		return answer_probe(ctx, p, pr);
 	if (proof)
 		return pass_proved(ctx, p, pr, s, now);
 	if (is_to_ask(p, known))
@@ -417,7 +426,7 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 		return pass_open(p);
 	proof = proves_address(ctx, p, pr);
 	if (proof == PROOF_PROBE)
-		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+		return answer_probe(ctx, p, pr);
 	if (proof == PROOF_HANDSHAKE && says_more(p)) {
 		flow_set(p, FLOW_REOPENED);
 		count_outcome(p, pr, ACK_INVALID);
@@ -506,6 +515,8 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
 		return judge_other(ctx, p, pr, s, known, now);
+	if (!is_to_answer(ctx, p, pr->method))
+		return XDP_PASS;
 	active = !is_resting(s, now) && is_active(p, pr, s, now);
 	if (known)
 		return judge_reopening(ctx, p, pr, known, active, now);

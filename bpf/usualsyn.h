@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "cookie.h"
 #include "count.h"
+#include "ends.h"
 #include "flow.h"
 #include "l4.h"
 #include "parse.h"
@@ -90,6 +91,12 @@ static __always_inline bool is_surely_new(struct packet *p)
 
 	p->flow_hash = hash;
 	return !(*filter_word(hash) & filter_bit(hash));
+}
+
+/* Whether is_no_peer() has to decide. */
+static __always_inline bool may_be_no_peer(struct packet *p)
+{
+	return is_no_source(p) || is_unspecified(p->src, p->family) || !is_surely_foreign(p->src);
 }
 
 static __always_inline void read_usual_packet(struct packet *p, struct segment *g, void *data, void *end, bool v6)
@@ -189,7 +196,7 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stampe
 	if (!answers_surely(pr, s, p.now))
 		return SYN_OTHER;
 	read_usual_packet(&p, &g, data, end, v6);
-	if (is_no_source(&p) || !is_surely_new(&p) || is_to_group(data))
+	if (!is_shown(data) || is_loopback(p.dst, v6) || may_be_no_peer(&p) || !is_surely_new(&p))
 		return SYN_OTHER;
 	count(decision, p.bytes);
 	watch_traffic(ctx, decision);

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -217,7 +218,7 @@ func (s *subject) agree(t *testing.T, frames []probe) {
 	}
 }
 
-// load loads a compiled subject, and puts its members into the dynamic sets.
+// load loads a compiled subject, and puts its members into the dynamic sets. The host has the Ethernet address of all frames.
 func (s *subject) load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	t.Helper()
 	p, err := datapath.Load(&x.Image, nil)
@@ -227,6 +228,14 @@ func (s *subject) load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	t.Cleanup(p.Close)
 	if len(x.Dynamic) > 0 {
 		s.fill(t, x, p)
+	}
+	memory, release, err := p.Memory(xdp.HostEnds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if ends := memory[xdp.HostEnds]; ends != nil {
+		xdp.Ends{MACs: []net.HardwareAddr{packet.Destination()}}.Write(ends)
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // fillDynamic fills the new program's dynamic sets before it runs: with the entries of the sets of the same name, and with the host's own
@@ -36,6 +37,16 @@ func (l *loaded) fillDynamic(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fillEnds says in the new program what this host has and answers to, where the program answers.
+func (l *loaded) fillEnds(context.Context) error {
+	memory, release, err := l.program.Memory(xdp.HostEnds)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return dynamicset.WriteEnds(memory[xdp.HostEnds], l.manifest.Devices)
 }
 
 // fillSet fills one of the sets, which are empty.
@@ -87,7 +98,8 @@ func (l *loaded) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err e
 	return true, nil
 }
 
-// RefreshLocal brings the set `local` of what runs to the addresses that the host has now. Nothing loaded is no error.
+// RefreshLocal brings the set `local` of what runs to the addresses that the host has now, and what it says of the host's devices to their
+// addresses. Nothing loaded is no error.
 func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err error) {
 	err = in.change(ctx, func(l *live) error {
 		var errs []error

@@ -41,7 +41,7 @@ func (p *planned) load(ctx context.Context) (*loaded, error) {
 	l := &loaded{planned: p, manifest: &manifest}
 	steps := []func(context.Context) error{l.keepBans, l.netfilter}
 	if p.target == plan.TargetXDP {
-		steps = []func(context.Context) error{l.loadProgram, l.keepCounters, l.keepConnections, l.keepBans, l.fillDynamic, l.netfilter}
+		steps = []func(context.Context) error{l.loadProgram, l.keepCounters, l.keepConnections, l.keepBans, l.fillDynamic, l.fillEnds, l.netfilter}
 	}
 	if err := inTurn(ctx, steps); err != nil {
 		l.close()

@@ -49,7 +49,8 @@ type watcher struct {
 
 // Watch keeps up with the host until ctx ends. It
 //   - puts back what others remove of the policy in force (Repair);
-//   - enters the host's own addresses into the set `local` of the XDP program as they change: netfilter asks the kernel;
+//   - enters the host's own addresses into the set `local` of the XDP program as they change, and the Ethernet addresses of its devices:
+//     netfilter asks the kernel;
 //   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
 //   - gives protections a new key for cookies every hour;
 //   - bans sources that exceed limits with `ban`;
@@ -126,7 +127,7 @@ func inTurn(fn func(Event)) func(Event) {
 	}
 }
 
-// follow keeps up with the host's addresses and with trials until ctx ends.
+// follow keeps up with the host's addresses, devices and with trials until ctx ends.
 func (w *watcher) follow(ctx context.Context) error {
 	updates := make(chan netlink.AddrUpdate, 64)
 	lost := make(chan error, 1)
@@ -139,6 +140,11 @@ func (w *watcher) follow(ctx context.Context) error {
 	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
 		return fmt.Errorf("watching own addresses: %w", err)
 	}
+	links := make(chan netlink.LinkUpdate, 64)
+	linkOptions := netlink.LinkSubscribeOptions{ErrorCallback: options.ErrorCallback}
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), linkOptions); err != nil {
+		return fmt.Errorf("watching devices: %w", err)
+	}
 	look := time.NewTimer(beat.Left(trialLook))
 	defer look.Stop()
 	rotate := time.NewTicker(keyLife)
@@ -149,7 +155,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	defer keep.Stop()
 	defer w.syncBans()
 	settled := recent.Task{Marks: w.in.Marks}
-	due := time.After(0) // addresses may have changed since the policy was applied
+	due := time.After(0) // addresses and devices may have changed since the policy was applied
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,6 +166,13 @@ func (w *watcher) follow(ctx context.Context) error {
 			}
 			return fmt.Errorf("watching own addresses: %w", err)
 		case _, open := <-updates:
+			if !open {
+				return nil
+			}
+			if due == nil {
+				due = time.After(followWait)
+			}
+		case _, open := <-links:
 			if !open {
 				return nil
 			}

@@ -34,7 +34,8 @@ const (
 	remote4, remote6       = "192.0.2.7", "2001:db8:53::7"
 )
 
-// protecting is an image that answers every SYN to the protected port with a cookie, and passes all else.
+// protecting is an image that answers every SYN to the protected port in a frame for fw0, where there is one, with a cookie, and passes all
+// else.
 func protecting(t *testing.T, flows int) *xdp.Image {
 	t.Helper()
 	protection := ir.Protection{Service: "web", Always: true, Flows: flows, Start: -1, Stop: -1,
@@ -47,6 +48,14 @@ func protecting(t *testing.T, flows int) *xdp.Image {
 	}, xdpgen.Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if fw0, err := net.InterfaceByName("fw0"); err == nil {
+		fill := x.Fill
+		x.Shapes[xdp.HostEnds] = xdp.Shape{ValueSize: xdp.HostEndsSize, Entries: 1}
+		x.Fill = func(memory map[string][]byte) error {
+			xdp.Ends{MACs: []net.HardwareAddr{fw0.HardwareAddr}}.Write(memory[xdp.HostEnds])
+			return fill(memory)
+		}
 	}
 	return &x.Image
 }

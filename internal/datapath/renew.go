@@ -22,7 +22,7 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 // bans and readers write. All other maps are made from the policy and its lists.
 var lasting = []string{
 	xdp.Counters, xdp.Limits, xdp.Evictions, xdp.Dynamic, xdp.DynamicInfo, xdp.DynamicTexts, xdp.DynamicWhy, xdp.Verified,
-	xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, xdp.ProtectionStates, xdp.Offences, xdp.Samples, xdp.Samplers,
+	xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, xdp.ProtectionStates, xdp.HostEnds, xdp.Offences, xdp.Samples, xdp.Samplers,
 	xdp.Traffic, xdp.TrafficSamplers,
 }
 

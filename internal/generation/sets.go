@@ -6,6 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // DynamicSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses
@@ -55,10 +56,18 @@ func (l *Live) Entries(ctx context.Context, g *Generation, e manifest.Set) ([]dy
 }
 
 // RefreshLocal brings the set `local` of an XDP program to the addresses that the host has now, and returns how many it added and removed.
+// It also brings what the program knows of the host's devices up to date.
 // A generation without such a set has no change.
 func (g *Generation) RefreshLocal() (added, removed int, err error) {
 	if g.Program == nil {
 		return 0, 0, nil
+	}
+	memory, err := g.Program.Memory(xdp.HostEnds)
+	if err == nil {
+		err = dynamicset.WriteEnds(memory[xdp.HostEnds], g.Manifest.Devices)
+	}
+	if err != nil {
+		return 0, 0, err
 	}
 	dynamic, err := dynamicset.Open(g.Program)
 	if err != nil || dynamic == nil {

@@ -1,12 +1,19 @@
 package packet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"net"
+	"slices"
+)
 
 // The Ethernet addresses of the frames that are built: locally administered ones.
 var (
 	defaultSource = [6]byte{2, 0, 0, 0, 0, 1}
 	destination   = [6]byte{2, 0, 0, 0, 0, 2}
 )
+
+// Destination is the Ethernet address that all frames are for.
+func Destination() net.HardwareAddr { return slices.Clone(destination[:]) }
 
 // Frame is the Ethernet frame that s describes, without frame check sequence or padding to the minimal frame size.
 func (s Spec) Frame() []byte { return s.AppendFrame(make([]byte, 0, 128)) }

@@ -75,7 +75,7 @@ func TestKernelVLANOffload(t *testing.T) {
 }
 
 // vlanDevices has the client reach the server only over VLAN devices of both. A veth would carry tags beside frames, where
-// XDP does not see them, unless told not to.
+// XDP does not see them, unless told not to. That of the host that protects has an Ethernet address of its own.
 func (s *scene) vlanDevices() {
 	s.Helper()
 	s.run(s.clients[0], "ethtool -K protects txvlan off")
@@ -83,7 +83,7 @@ func (s *scene) vlanDevices() {
 	s.ip(s.clients[0], "link add link protects name tagged type vlan id 100", "link set tagged arp on up",
 		"addr add 10.1.0.1/24 dev tagged", "addr add fd01::1/64 dev tagged nodad",
 		"route replace 10.9.0.2/32 via 10.1.0.2", "-6 route replace fd09::2/128 via fd01::2")
-	s.ip(s.protects, "link add link client0 name tagged type vlan id 100", "link set tagged arp on up",
+	s.ip(s.protects, "link add link client0 name tagged address 02:00:00:09:09:05 type vlan id 100", "link set tagged arp on up",
 		"addr add 10.1.0.2/24 dev tagged", "addr add fd01::2/64 dev tagged nodad")
 }
 

@@ -150,6 +150,7 @@ const (
 	floodwallVarGuarded          = "guarded"
 	floodwallVarHaveBackground4  = "have_background4"
 	floodwallVarHaveLines4       = "have_lines4"
+	floodwallVarHostEnds         = "host_ends"
 	floodwallVarHostFilter4      = "host_filter4"
 	floodwallVarHosts4Class      = "hosts4_class"
 	floodwallVarHosts4Factor     = "hosts4_factor"
@@ -307,6 +308,7 @@ type floodwallVariableSpecs struct {
 	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
 	HaveLines4      *ebpf.VariableSpec `ebpf:"have_lines4"`
+	HostEnds        *ebpf.VariableSpec `ebpf:"host_ends"`
 	HostFilter4     *ebpf.VariableSpec `ebpf:"host_filter4"`
 	Hosts4Class     *ebpf.VariableSpec `ebpf:"hosts4_class"`
 	Hosts4Factor    *ebpf.VariableSpec `ebpf:"hosts4_factor"`
@@ -470,6 +472,7 @@ type floodwallVariables struct {
 	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`
 	HaveLines4      *ebpf.Variable `ebpf:"have_lines4"`
+	HostEnds        *ebpf.Variable `ebpf:"host_ends"`
 	HostFilter4     *ebpf.Variable `ebpf:"host_filter4"`
 	Hosts4Class     *ebpf.Variable `ebpf:"hosts4_class"`
 	Hosts4Factor    *ebpf.Variable `ebpf:"hosts4_factor"`

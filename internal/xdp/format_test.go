@@ -16,7 +16,7 @@ import (
 
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
-	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
+	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -75,6 +75,7 @@ verified 1 d7f3d1f4
 flows 3 9ffea29c
 .data.flowbits 1 332ac7c7
 .data.cookies 1 332ac7c7
+.data.ends 1 332ac7c7
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d
 .data.dynamic 4 332ac7c7

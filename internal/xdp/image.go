@@ -66,6 +66,7 @@ const (
 	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
 	FlowFilter  = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
 	CookiesSent = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
+	HostEnds    = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 

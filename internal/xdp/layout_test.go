@@ -86,6 +86,7 @@ func TestStructLayouts(t *testing.T) {
 		{"protection_state", xdp.ProtectionStateSize, map[string]int{"active_until": xdp.ActiveUntil, "refused_until": xdp.RefusedUntil}},
 		{"flow_bucket", xdp.FlowBucketSize, map[string]int{"word": 0}},
 		{"syn_keys", xdp.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": xdp.SynKeysHash}},
+		{"host_ends", xdp.HostEndsSize, map[string]int{"shown": 0, "marks": 32, "word": 32 + 4096}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)

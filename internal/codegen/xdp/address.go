@@ -29,7 +29,7 @@ type addresses struct {
 }
 
 func compileAddresses(p *ir.Program, dynamic map[int]int) (*addresses, error) {
-	a := &addresses{number: map[string]int{}, dynamic: dynamic, localSet: ownSourceSet(p, dynamic)}
+	a := &addresses{number: map[string]int{}, dynamic: dynamic, localSet: localSet(p, dynamic)}
 	for _, r := range p.Rules {
 		for _, m := range r.Src {
 			a.srcClass = a.add(m) || a.srcClass

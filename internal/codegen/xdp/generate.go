@@ -9,7 +9,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -229,10 +228,10 @@ func dynamicNumbers(p *ir.Program) map[int]int {
 	return numbers
 }
 
-// ownSourceSet is the bit of the set of the host's own addresses, 0 when the program has none.
-func ownSourceSet(p *ir.Program, numbers map[int]int) uint32 {
+// localSet is the bit of the set of the host's own addresses, 0 when the program has none.
+func localSet(p *ir.Program, numbers map[int]int) uint32 {
 	for set, number := range numbers {
-		if p.Sets[set].Dynamic.Local && (p.Checks | p.Observed).Has(packet.OwnSource) {
+		if p.Sets[set].Dynamic.Local {
 			return 1 << number
 		}
 	}

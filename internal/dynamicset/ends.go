@@ -1,0 +1,26 @@
+package dynamicset
+
+import (
+	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// WriteEnds says in the memory of the map xdp.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
+// program answers nobody.
+func WriteEnds(memory []byte, devices []string) (err error) {
+	if memory == nil {
+		return nil
+	}
+	var e xdp.Ends
+	if e.MACs, err = hostfacts.MACs(devices); err != nil {
+		return err
+	}
+	if e.Own, err = hostfacts.OwnAddresses(); err != nil {
+		return err
+	}
+	if e.Broadcasts, err = hostfacts.Broadcasts(); err != nil {
+		return err
+	}
+	e.Write(memory)
+	return nil
+}
