@@ -121,6 +121,33 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
+// untracked empties connection tracking, and has the client connect to addresses: none of the connections may be tracked.
+func (s *site) untracked(w way, addresses ...string) {
+	s.Helper()
+	if err := s.server.FlushConntrack(); err != nil {
+		s.Fatal(err)
+	}
+	for _, address := range addresses {
+		if err := s.get(s.client, address); err != nil {
+			s.Errorf("%s: %s: %v", w.name, address, err)
+		}
+	}
+	if n := s.entries(); n != 0 {
+		s.Errorf("%s: %d connections to %v are tracked", w.name, n, addresses)
+	}
+}
+
+// tracked has the client connect to an address: connections are tracked afterwards.
+func (s *site) tracked(w way, address string) {
+	s.Helper()
+	if err := s.get(s.client, address); err != nil {
+		s.Errorf("%s: %s: %v", w.name, address, err)
+	}
+	if n := s.entries(); n == 0 {
+		s.Errorf("%s: connections to %s are not tracked", w.name, address)
+	}
+}
+
 // TestTracking makes connections to services that are tracked and to some that are not.
 func TestTracking(t *testing.T) {
 	inSite(t, func(s *site) {
@@ -139,29 +166,14 @@ services:
 					policy += "untracked: [loopback]\n"
 				}
 				s.apply(w, policy)
-				if err := s.server.FlushConntrack(); err != nil {
-					t.Fatal(err)
-				}
-				for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080"} {
-					if err := s.get(s.client, address); err != nil {
-						t.Errorf("%s: %s: %v", w.name, address, err)
-					}
-				}
-				if n := s.entries(); n != 0 {
-					t.Errorf("%s: %d connections of a service that is not tracked are tracked", w.name, n)
-				}
+				s.untracked(w, "10.0.0.2:8080", "[fd00::2]:8080")
 				if err := s.get(s.server, "127.0.0.1:8082"); err != nil {
 					t.Errorf("%s: loopback: %v", w.name, err)
 				}
 				if n := s.entries(); (n == 0) != loopback {
 					t.Errorf("%s: with loopback untracked %t, %d of its connections are tracked", w.name, loopback, n)
 				}
-				if err := s.get(s.client, "10.0.0.2:8081"); err != nil {
-					t.Errorf("%s: tracked service: %v", w.name, err)
-				}
-				if n := s.entries(); n == 0 {
-					t.Errorf("%s: connections of a tracked service are not tracked", w.name)
-				}
+				s.tracked(w, "10.0.0.2:8081")
 				if err := s.getWithin(time.Second, s.client, "10.0.0.2:8083"); !timedOut(err) {
 					t.Errorf("%s: a port that nobody serves: %v", w.name, err)
 				}
@@ -184,23 +196,8 @@ sets: {trusted: [10.0.0.0/28, "fd00::/64"]}
 untracked: [{from: $trusted, port: tcp/8080}, multicast, {proto: [ospf, vrrp]}]
 services: [{name: web, port: tcp/8080}, {name: other, port: tcp/8081, track: true}]
 `)
-			if err := s.server.FlushConntrack(); err != nil {
-				t.Fatal(err)
-			}
-			for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080"} {
-				if err := s.get(s.client, address); err != nil {
-					t.Errorf("%s: %s: %v", w.name, address, err)
-				}
-			}
-			if n := s.entries(); n != 0 {
-				t.Errorf("%s: %d connections from a trusted prefix are tracked", w.name, n)
-			}
-			if err := s.get(s.client, "10.0.0.2:8081"); err != nil {
-				t.Errorf("%s: another port: %v", w.name, err)
-			}
-			if n := s.entries(); n == 0 {
-				t.Errorf("%s: connections to another port are not tracked", w.name)
-			}
+			s.untracked(w, "10.0.0.2:8080", "[fd00::2]:8080")
+			s.tracked(w, "10.0.0.2:8081")
 			s.unload()
 		}
 	})
