@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -192,6 +193,17 @@ func (f *hubFlags) atHub(fn func(*hub.Client) error) error {
 	return fn(client)
 }
 
+// askHubs hands fn the names of all hubs that there should be, and the answers of those that answer.
+func (f *hubFlags) askHubs(ctx context.Context, fn func(names []string, all []hub.Nodes) error) error {
+	return f.atHub(func(h *hub.Client) error {
+		all, err := h.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		return fn(h.Hubs(), all)
+	})
+}
+
 func hubInvite(e *env, f *hubFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "invite NAME",
@@ -229,13 +241,7 @@ func hubNodes(e *env, f *hubFlags) *cobra.Command {
 		Example: "  floodwall hub nodes --json",
 		Args:    none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.atHub(func(h *hub.Client) error {
-				all, err := h.Nodes(c.Context())
-				if err != nil {
-					return err
-				}
-				return e.printNodes(all)
-			})
+			return f.askHubs(c.Context(), func(_ []string, all []hub.Nodes) error { return e.printNodes(all) })
 		},
 	}
 	e.jsonFlag(c)
@@ -250,15 +256,7 @@ func hubStatus(e *env, f *hubFlags) *cobra.Command {
 			"suffices, and why it takes no bans now. It exits with 1 when a hub of the fleet does not answer, or takes none.",
 		Example: "  floodwall hub status\n  floodwall hub status --json",
 		Args:    none,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return f.atHub(func(h *hub.Client) error {
-				all, err := h.Nodes(c.Context())
-				if err != nil {
-					return err
-				}
-				return e.printHubs(h.Hubs(), all)
-			})
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return f.askHubs(c.Context(), e.printHubs) },
 	}
 	e.jsonFlag(c)
 	return c
