@@ -183,6 +183,9 @@ func told(s *subject, x *nftables.Ruleset, frame []byte) bool {
 			return false
 		}
 	}
+	if asksFor(s.program, packet.MSS) && (pkt.Failed.Has(packet.TCPHeader) || oddOptions(&pkt)) {
+		return false
+	}
 	later := pkt.Value[packet.Fragment] == packet.FragmentLater
 	return !(later && isExtension(pkt.Value[packet.Proto])) && !authenticated(frame)
 }
