@@ -9,10 +9,11 @@ import (
 
 // IP protocol numbers (IANA).
 const (
-	protoTCP  = 6
-	protoUDP  = 17
-	protoGRE  = 47
-	protoSCTP = 132
+	protoTCP     = 6
+	protoUDP     = 17
+	protoGRE     = 47
+	protoSCTP    = 132
+	protoUDPLite = 136
 )
 
 const (
@@ -34,6 +35,7 @@ type attempt struct {
 	formed       bool // well-formed: it must arrive when all its frames pass
 	frames       []frame
 	got          bool
+	of           *connection // that it is data on; nil otherwise
 }
 
 // frame is one of an attempt, with what its headers say.
@@ -95,18 +97,27 @@ func (a *attempt) segment(payload []byte) []byte {
 	switch a.proto {
 	case protoTCP:
 		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, a.sport), a.dport)
-		b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 6<<4, a.flags, 0xff, 0xff, 0, 0, 0, 0, 2, 4, 5, 0xb4)
+		if a.of != nil {
+			b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, a.of.seq), a.of.ack)
+			b = append(b, 5<<4, a.flags, 0xff, 0xff, 0, 0, 0, 0)
+		} else {
+			b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 6<<4, a.flags, 0xff, 0xff, 0, 0, 0, 0, 2, 4, 5, 0xb4)
+		}
 		at = 16
 	case protoUDP:
 		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, a.sport), a.dport)
 		b = binary.BigEndian.AppendUint16(b, uint16(8+len(payload)))
 		b = append(b, 0, 0)
 		at = 6
+	case protoUDPLite: // RFC 3828: the checksum covers all
+		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, a.sport), a.dport)
+		b = append(b, 0, 0, 0, 0)
+		at = 6
 	}
 	b = append(b, payload...)
 	if at > 0 {
 		check := sum(b, a.pseudo(len(b)))
-		if check == 0 && a.proto == protoUDP {
+		if check == 0 && a.proto != protoTCP {
 			check = 0xffff // 0 stands for none (RFC 768)
 		}
 		binary.BigEndian.PutUint16(b[at:], check)

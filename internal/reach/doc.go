@@ -1,8 +1,9 @@
 // Package reach holds the test of what an attacker asks: does a packet that the policy forbids reach a socket behind the
 // firewall? It has no code of the product. An adversary's generator makes attempts, each of a few frames; they are put on
-// a wire, through the real kernel with a random policy on one of the targets; UDP sockets, TCP listeners and raw sockets
-// behind it are the oracle. Every attempt has a source address of its own, by which what a socket receives is traced back
-// to its frames.
+// a wire, through the real kernel with a random policy on one of the targets; UDP, UDP-Lite and raw sockets, TCP listeners,
+// and TCP connections that were open before the policy are the oracle. Every attempt has a source address of its own, by which what a socket
+// receives is traced back to its frames. Data on a connection has the numbers that the application expects, in a frame of any kind. Some services of the
+// policies are protected from floods of SYNs: then XDP answers for the listener.
 //
 // A socket has received what the policy forbids when either holds:
 //

@@ -18,7 +18,7 @@ var (
 		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")},
 		{netip.MustParseAddr("2001:db8:ffff::1"), netip.MustParseAddr("2001:db8:ffff::2")},
 	}
-	protos = []uint8{protoTCP, protoTCP, protoTCP, protoUDP, protoUDP, protoUDP, protoGRE, protoSCTP}
+	protos = []uint8{protoTCP, protoTCP, protoTCP, protoUDP, protoUDP, protoUDP, protoGRE, protoSCTP, protoUDPLite}
 )
 
 // generator draws attempts.
@@ -26,6 +26,8 @@ type generator struct {
 	*rand.Rand
 	next     uint32 // number of the next attempt
 	metadata bool   // tags beside the frame may be drawn
+
+	connections []*connection // that attempts may be data on
 }
 
 func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
@@ -51,6 +53,9 @@ func (g *generator) attempt(k kind) *attempt {
 	if k == tiny {
 		a.proto = protoTCP
 	}
+	if g.next%(1<<16) >= firstConnection {
+		g.next += numConnections
+	}
 	a.src = g.source(v6, g.next)
 	g.next++
 	if v6 {
@@ -58,7 +63,7 @@ func (g *generator) attempt(k kind) *attempt {
 	} else {
 		a.dst = pick(g, targets[0]...)
 	}
-	if a.proto == protoTCP || a.proto == protoUDP {
+	if a.proto == protoTCP || a.proto == protoUDP || a.proto == protoUDPLite {
 		a.sport, a.dport = pick(g, 1024, 40000, 53, uint16(1+g.IntN(65535))), pick(g, ports...)
 	}
 	size := pick(g, 0, 1, 8, 20, 64, 200, 800, 1200)
@@ -69,7 +74,10 @@ func (g *generator) attempt(k kind) *attempt {
 	for i := range payload {
 		payload[i] = byte(g.Uint32())
 	}
-	if a.proto == protoTCP {
+	switch {
+	case a.proto == protoTCP && g.oneIn(2) && g.onConnection(a, v6):
+		payload = append(payload, 1) // a segment without data shows nowhere
+	case a.proto == protoTCP:
 		payload = nil // a SYN with data is another check's
 	}
 	body := a.segment(payload)

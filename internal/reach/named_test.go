@@ -53,6 +53,15 @@ func evasions() []evasion {
 		{"fragments past a check of SYNs", "devices: [eth0]\ndefault: pass\nchecks: {profile: strict, tiny-fragment: off}\n",
 			segment(false, 80).whole(), []*attempt{segment(false, 80).inFragments(8), segment(false, 80).inFragments(16)}},
 		{"tags past default: drop", drops, datagram(false, 53, 10).behindTags(0x8100), taggedDatagrams(80)},
+		{"UDP-Lite and SCTP to the port of a service", drops, datagram(false, 53, 10).whole(), []*attempt{
+			written(false, protoUDPLite, 53).whole(), written(true, protoUDPLite, 53).whole(), written(true, protoUDPLite, 53).behind(extDst, 1),
+			written(false, protoUDPLite, 53).behindTags(0x8100), written(false, protoSCTP, 53).whole(), written(true, protoSCTP, 53).whole(),
+		}},
+		{"rules on ports ask for TCP and UDP only", "devices: [eth0]\nchecks: off\nrules: [{port: 53, then: drop}]\n",
+			written(false, protoUDPLite, 53).whole(), []*attempt{datagram(false, 53, 10).whole(), datagram(true, 53, 10).whole(), segment(false, 53).whole()}},
+		{"rules on protocols ask for others", "devices: [eth0]\nchecks: off\nrules: [{proto: [udplite, sctp], then: drop}]\n",
+			datagram(false, 53, 10).whole(), []*attempt{written(false, protoUDPLite, 53).whole(), written(true, protoUDPLite, 53).whole(),
+				written(true, protoUDPLite, 53).behind(extDst, 1), written(false, protoSCTP, 53).whole()}},
 		{"tags past rules that reject", "devices: [eth0]\nchecks: off\nrules: [{proto: udp, port: 80, then: reject}]\n",
 			datagram(false, 53, 10).whole(), taggedDatagrams(80)},
 	}

@@ -25,12 +25,17 @@ func (g *generator) policy() string {
 	}
 	if n := g.IntN(3); n > 0 {
 		b.WriteString("services:\n")
+		first := g.IntN(len(ports))
 		for i := range n {
 			from := ""
 			if g.oneIn(2) {
 				from = ", from: " + g.network()
 			}
-			fmt.Fprintf(&b, "  - {name: s%d, port: %s%s}\n", i, g.port(), from)
+			port := g.port()
+			if g.oneIn(2) {
+				port = fmt.Sprintf("tcp/%d, syn: {mode: host, when: always}", ports[(first+i)%len(ports)]) // each is protected once
+			}
+			fmt.Fprintf(&b, "  - {name: s%d, port: %s%s}\n", i, port, from)
 		}
 	}
 	return b.String()
@@ -62,7 +67,7 @@ func (g *generator) keys(least int) (b string) {
 		one    func() string
 	}{
 		{3, "port", g.port},
-		{4, "proto", func() string { return pick(g, "tcp", "udp", "gre", "132") }},
+		{4, "proto", func() string { return pick(g, "tcp", "udp", "gre", "132", "udplite") }},
 		{5, "from", g.network},
 		{8, "to", func() string { return pick(g, "local", "192.0.2.1", `"2001:db8:ffff::1"`) }},
 		{12, "sport", func() string { return pick(g, "tcp/", "udp/", "") + number(53, 1024, 40000, 65535) }},

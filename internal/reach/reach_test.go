@@ -29,6 +29,7 @@ func TestReach(t *testing.T) {
 				return
 			}
 			r := &run{target: target, scene: newScene(t), kinds: map[kind]int{}, seed: 13}
+			r.connect(t, &generator{Rand: rand.New(rand.NewPCG(r.seed, 0))})
 			policies, attempts, frames := 4, 390, 1
 			if os.Getenv("FLOODWALL_LONG") != "" {
 				policies, attempts, frames = 1, 2000, number(t, "FLOODWALL_FRAMES", 1_000_000)
@@ -62,6 +63,7 @@ type run struct {
 	kinds    map[kind]int // frames of each
 	frames   int
 	received int                     // by sockets
+	spoken   int                     // of these, data on connections
 	arrived  int                     // of those that had to
 	against  int                     // received against the policy
 	refused  int                     // policies that the target refuses
@@ -71,7 +73,10 @@ type run struct {
 // policy applies a policy and sends attempts.
 func (r *run) policy(t *testing.T, number, attempts int) {
 	t.Helper()
-	g := &generator{Rand: rand.New(rand.NewPCG(r.seed, uint64(number))), next: uint32(number * attempts)}
+	g := &generator{Rand: rand.New(rand.NewPCG(r.seed, uint64(number))), next: uint32(number * attempts), connections: r.connections}
+	for _, c := range r.connections {
+		c.used = false
+	}
 	var text string
 	var j *judge
 	for j == nil {
@@ -185,6 +190,9 @@ func (r *run) judge(t *testing.T, j *judge, sent map[netip.Addr]*attempt, e even
 		return
 	}
 	r.received++
+	if a.of != nil {
+		r.spoken++
+	}
 	a.got = true
 	if why := j.forbids(a, e); why != "" {
 		r.against++
@@ -198,12 +206,12 @@ func (r *run) report(t *testing.T) {
 		counts = append(counts, fmt.Sprintf("%s %d", k, r.kinds[k]))
 	}
 	t.Logf("target %s: %d frames sent, frames that reached a socket against the policy: %d", r.target, r.frames, r.against)
-	t.Logf("%d reached a socket, %d well-formed attempts had to and did; policies refused by the target: %d; frames by kind: %s",
-		r.received, r.arrived, r.refused, strings.Join(counts, ", "))
+	t.Logf("%d reached a socket, %d of them on connections, %d well-formed attempts had to and did; policies refused by the target: %d; frames by kind: %s",
+		r.received, r.spoken, r.arrived, r.refused, strings.Join(counts, ", "))
 	if len(r.kinds) != int(numKinds) {
 		t.Errorf("only %d of %d kinds of frames were sent", len(r.kinds), numKinds)
 	}
-	if r.arrived == 0 || r.received == 0 {
+	if r.arrived == 0 || r.received == 0 || r.spoken == 0 {
 		t.Error("nothing had to arrive")
 	}
 }

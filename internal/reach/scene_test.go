@@ -34,6 +34,8 @@ type scene struct {
 	marked   bool // the next frame gets a tag beside it
 	metadata bool // the kernel can be made to deliver such frames
 	buffer   []byte
+
+	connections []*connection // since before any policy
 }
 
 // socket is one that an application has.
@@ -87,6 +89,11 @@ func newScene(t *testing.T) *scene {
 	if s.wire, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
+	detach, err := testutil.AttachForeign("peer0") // veth takes what XDP sends only where there is XDP
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { detach() })
 	if err := s.tagMarked(t, peer.Attrs().Index); err != nil {
 		t.Fatalf("tags beside frames: %v", err)
 	}
@@ -108,6 +115,7 @@ func newScene(t *testing.T) *scene {
 			for _, p := range ports {
 				s.open(t, socket{proto: protoUDP, addr: a, port: p})
 				s.open(t, socket{proto: protoTCP, addr: a, port: p})
+				s.open(t, socket{proto: protoUDPLite, addr: a, port: p})
 			}
 			s.open(t, socket{proto: protoGRE, addr: a})
 			s.open(t, socket{proto: protoSCTP, addr: a})
@@ -166,7 +174,7 @@ func (s *scene) open(t *testing.T, k socket) {
 		family, at = unix.AF_INET6, &unix.SockaddrInet6{Port: int(k.port), Addr: k.addr.As16()}
 	}
 	switch k.proto {
-	case protoUDP:
+	case protoUDP, protoUDPLite:
 		kind = unix.SOCK_DGRAM
 	case protoTCP:
 		kind = unix.SOCK_STREAM
@@ -232,6 +240,7 @@ func (s *scene) events(t *testing.T) (list []event) {
 			list = append(list, e)
 		}
 	}
+	list = append(list, s.spoken(t)...)
 	for {
 		n, _, err := unix.Recvfrom(s.answers, s.buffer, unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EAGAIN) {
@@ -246,7 +255,7 @@ func (s *scene) events(t *testing.T) (list []event) {
 	}
 }
 
-// answered reads a SYN-ACK, which only the listener sends whom the SYN has reached.
+// answered reads a SYN-ACK, which only the listener sends whom the SYN has reached, or XDP in its place.
 func answered(b []byte) (e event, ok bool) {
 	if len(b) < 14 {
 		return e, false
