@@ -81,7 +81,7 @@ func check(ctx context.Context, e *env, file string) error {
 	if err != nil {
 		return err
 	}
-	e.notes(checkNotes(c))
+	e.notes(append(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx))...))
 	if absent := operate.Absent(c.Policy); absent != nil {
 		e.warnOf(absent)
 	}

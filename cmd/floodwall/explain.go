@@ -56,6 +56,7 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 	if err != nil {
 		return err
 	}
+	x.Translated = operate.Translated(ctx, spec)
 	if e.json {
 		return e.printJSON(x)
 	}
@@ -68,6 +69,9 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 	}
 	if x.Protection != "" {
 		e.println("through  the protection of service %s: %s", x.Protection, throughProtection(x))
+	}
+	if x.Translated != "" {
+		e.println("NAT      %s; rules mean the port that was asked for", x.Translated)
 	}
 	for _, p := range x.Passed {
 		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))

@@ -16,17 +16,17 @@ import (
 )
 
 // portForwards are the ways by which hosts translate destinations, as scripts for sh. All publish the ports 8080, 8081 and 8082 of the
-// host as 80, 81 and 80 of a server behind it, redirect 8084 to 84 of the host, and hide the server's own connections behind the host.
+// host, of TCP and UDP, as 80, 81 and 80 of a server behind it, redirect 8084 to 84 of the host, and hide the server's own connections behind the host.
 var portForwards = map[string]string{
 	"nft": `nft -f - <<end
 table inet translate {
 	chain pre {
 		type nat hook prerouting priority dstnat
-		iifname fw0 meta nfproto ipv4 tcp dport { 8080, 8082 } dnat ip to 10.9.0.2:80
-		iifname fw0 meta nfproto ipv4 tcp dport 8081 dnat ip to 10.9.0.2:81
-		iifname fw0 meta nfproto ipv6 tcp dport { 8080, 8082 } dnat ip6 to [fd09::2]:80
-		iifname fw0 meta nfproto ipv6 tcp dport 8081 dnat ip6 to [fd09::2]:81
-		iifname fw0 tcp dport 8084 redirect to :84
+		iifname fw0 meta nfproto ipv4 meta l4proto { tcp, udp } th dport { 8080, 8082 } dnat ip to 10.9.0.2:80
+		iifname fw0 meta nfproto ipv4 meta l4proto { tcp, udp } th dport 8081 dnat ip to 10.9.0.2:81
+		iifname fw0 meta nfproto ipv6 meta l4proto { tcp, udp } th dport { 8080, 8082 } dnat ip6 to [fd09::2]:80
+		iifname fw0 meta nfproto ipv6 meta l4proto { tcp, udp } th dport 8081 dnat ip6 to [fd09::2]:81
+		iifname fw0 meta l4proto { tcp, udp } th dport 8084 redirect to :84
 	}
 	chain post {
 		type nat hook postrouting priority srcnat
@@ -35,45 +35,46 @@ table inet translate {
 }
 end`,
 	"iptables": `for tables in "iptables 10.9.0.2" "ip6tables [fd09::2]"; do set -- $tables
-$1 -t nat -A PREROUTING -i fw0 -p tcp -m multiport --dports 8080,8082 -j DNAT --to-destination $2:80
-$1 -t nat -A PREROUTING -i fw0 -p tcp --dport 8081 -j DNAT --to-destination $2:81
-$1 -t nat -A PREROUTING -i fw0 -p tcp --dport 8084 -j REDIRECT --to-ports 84
+for p in tcp udp; do
+$1 -t nat -A PREROUTING -i fw0 -p $p -m multiport --dports 8080,8082 -j DNAT --to-destination $2:80
+$1 -t nat -A PREROUTING -i fw0 -p $p --dport 8081 -j DNAT --to-destination $2:81
+$1 -t nat -A PREROUTING -i fw0 -p $p --dport 8084 -j REDIRECT --to-ports 84; done
 $1 -t nat -A POSTROUTING -o fw0 -j MASQUERADE; done`,
 	"docker": `for tables in "iptables 10.9.0.2 10.9.0.0/24" "ip6tables [fd09::2] fd09::/64"; do set -- $tables
 $1 -t nat -N DOCKER; $1 -N DOCKER; $1 -P FORWARD DROP
 $1 -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
 $1 -t nat -A POSTROUTING -s $3 ! -o srv0 -j MASQUERADE
-for port in 8080:80 8082:80 8081:81; do
-$1 -t nat -A DOCKER ! -i srv0 -p tcp -m tcp --dport ${port%:*} -j DNAT --to-destination $2:${port#*:}; done
-$1 -t nat -A DOCKER ! -i srv0 -p tcp --dport 8084 -j REDIRECT --to-ports 84
+for p in tcp udp; do for port in 8080:80 8082:80 8081:81; do
+$1 -t nat -A DOCKER ! -i srv0 -p $p -m $p --dport ${port%:*} -j DNAT --to-destination $2:${port#*:}; done
+$1 -t nat -A DOCKER ! -i srv0 -p $p --dport 8084 -j REDIRECT --to-ports 84; done
 $1 -A FORWARD -o srv0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 $1 -A FORWARD -i srv0 -j ACCEPT; $1 -A FORWARD -o srv0 -j DOCKER
-for port in 80 81; do $1 -A DOCKER ! -i srv0 -o srv0 -p tcp -m tcp --dport $port -j ACCEPT; done; done`,
+for p in tcp udp; do for port in 80 81; do $1 -A DOCKER ! -i srv0 -o srv0 -p $p -m $p --dport $port -j ACCEPT; done; done; done`,
 }
 
 // natPolicies are policies that offer the published port 8080 and the redirected port 8084, and not the ports 8081, 8082, 80 (of IPv4
 // and IPv6 alike) and 84: that a packet is sent on to a port or an address that the policy passes must not help it.
 var natPolicies = map[string]string{
 	"services": `services:
-  - {name: app, port: [tcp/8080, tcp/8084]}
-  - {name: answers, port: tcp/32768-60999}
+  - {name: app, port: [8080, 8084]}
+  - {name: answers, port: 32768-60999}
 `,
 	"services and state": `rules:
   - {name: known, state: [established, related], then: pass}
 services:
-  - {name: app, port: [tcp/8080, tcp/8084]}
-  - {name: web, port: tcp/81}
+  - {name: app, port: [8080, 8084]}
+  - {name: web, port: 81}
 `,
 	"rules by state": `sets:
   front: ["192.0.2.1", "2001:db8::1"]
   many: {file: many.txt}
 rules:
   - {name: known, state: [established, related], then: pass}
-  - {name: inner, to: [10.9.0.0/24, "fd09::/64"], port: [tcp/80, tcp/81, tcp/443], then: pass}
-  - {name: closed, not: {to: local}, proto: tcp, then: drop}
-  - {name: others, not: {to: $many}, proto: tcp, then: drop}
-  - {name: published, state: new, to: $front, port: tcp/8080, then: pass}
-  - {name: redirected, state: new, to: local, port: [tcp/8084, tcp/9000-9010], then: pass}
+  - {name: inner, to: [10.9.0.0/24, "fd09::/64"], port: [80, 81, 443], then: pass}
+  - {name: closed, not: {to: local}, proto: [tcp, udp], then: drop}
+  - {name: others, not: {to: $many}, proto: [tcp, udp], then: drop}
+  - {name: published, state: new, to: $front, port: 8080, then: pass}
+  - {name: redirected, state: new, to: local, port: [8084, 9000-9010], then: pass}
 `,
 }
 
@@ -102,20 +103,71 @@ func translated(t *testing.T, forward string) {
 		writeFile(t, file, "devices: [fw0]\ndefault: drop\n"+text)
 		for _, target := range []string{"xdp", "nftables", "iptables"} {
 			mustFloodwall(t, "apply", file, "--force", "--target", target)
-			for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
-				for port, want := range map[string]bool{"8080": true, "8084": true, "8081": false, "8082": false, "80": false, "84": false} {
-					if err := s.connect(s.client, net.JoinHostPort(address, port), want); (err == nil) != want {
-						t.Errorf("%s, %s: port %s of %s: %v, want a connection: %t", target, name, port, address, err, want)
+			for _, network := range []string{"tcp", "udp"} {
+				for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+					for port, want := range map[string]bool{"8080": true, "8084": true, "8081": false, "8082": false, "80": false, "84": false} {
+						if err := s.connect(s.client, network, net.JoinHostPort(address, port), want); (err == nil) != want {
+							t.Errorf("%s, %s: %s port %s of %s: %v, want an answer: %t", target, name, network, port, address, err, want)
+						}
 					}
 				}
-			}
-			for _, address := range []string{"192.0.2.2", "2001:db8::2"} {
-				if err := s.connect(s.server, net.JoinHostPort(address, "7777"), true); err != nil {
-					t.Errorf("%s, %s: the server behind the host to %s: %v", target, name, address, err)
+				for _, address := range []string{"192.0.2.2", "2001:db8::2"} {
+					if err := s.connect(s.server, network, net.JoinHostPort(address, "7777"), true); err != nil {
+						t.Errorf("%s, %s: the server behind the host by %s to %s: %v", target, name, network, address, err)
+					}
 				}
 			}
 		}
 	}
+	mustFloodwall(t, "unload")
+}
+
+// TestTranslationsSaid asks check, apply and explain about a host that publishes ports, with each way to translate: they name the rule, the
+// port that is meant, and the policy that names the wrong one. Without NAT they say nothing.
+func TestTranslationsSaid(t *testing.T) {
+	for forward, rules := range portForwards {
+		t.Run(forward, func(t *testing.T) {
+			if inside(t) {
+				translationsSaid(t, rules)
+			}
+		})
+	}
+}
+
+func translationsSaid(t *testing.T, rules string) {
+	policy := func(name, services string) string {
+		file := filepath.Join(t.TempDir(), name)
+		writeFile(t, file, "devices: [fw0]\ndefault: drop\nservices:\n"+services)
+		return file
+	}
+	right := policy("right.yaml", "  - {name: app, port: tcp/8080}\n  - {name: web, port: tcp/80}\n  - {name: alt, port: tcp/8084}\n")
+	wrong := policy("wrong.yaml", "  - {name: web, port: tcp/81}\n")
+	other := policy("other.yaml", "  - {name: web, port: [udp/8083, tcp/443]}\n")
+	says := func(want bool, words string, args ...string) {
+		t.Helper()
+		out := mustFloodwall(t, args...)
+		if got := strings.Contains(out, words); got != want {
+			t.Errorf("floodwall %s: %q is said: %t, in\n%s", strings.Join(args, " "), words, got, out)
+		}
+	}
+	packet := "tcp 192.0.2.2:40000 > 192.0.2.1:8080 S"
+	says(false, "NAT", "check", right)
+	says(false, "NAT", "explain", right, packet)
+	newNATSite(t, rules)
+	published := "this host sends on to 10.9.0.2:80 and [fd09::2]:80 what asks for "
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		args := []string{"apply", right, "--force", "--target", target}
+		says(true, published, args...)
+		says(true, "this host sends on to its own port 84 what asks for ", args...)
+		says(true, "app ("+right+":4)", args...)
+		says(false, "8081 (", args...)
+		says(true, published, "explain", "--live", packet)
+		says(false, "NAT", "explain", "--live", "udp 192.0.2.2:40000 > 192.0.2.1:8083")
+	}
+	says(true, published, "check", right)
+	says(true, published, "explain", right, packet)
+	says(true, "no rule names that port, and rules that name port 81 do not match these packets: web ("+wrong+":4)", "check", wrong)
+	says(false, "NAT", "check", other)
 	mustFloodwall(t, "unload")
 }
 
@@ -145,8 +197,23 @@ func newNATSite(t *testing.T, forwards string) natSite {
 	return s
 }
 
-// greet serves connections with a word.
+// greet answers connections, and datagrams, with a word.
 func greet(t *testing.T, address string) {
+	packets, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() { packets.Close() })
+	go func() {
+		for {
+			_, from, err := packets.ReadFrom(make([]byte, 100))
+			if err != nil {
+				return
+			}
+			packets.WriteTo([]byte("welcome"), from)
+		}
+	}()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Error(err)
@@ -164,7 +231,7 @@ func script(t *testing.T, text string) {
 }
 
 // connect reads the word that greets from an address. A connection that is not to be is not waited for long.
-func (s natSite) connect(from *testutil.Elsewhere, address string, wait bool) (err error) {
+func (s natSite) connect(from *testutil.Elsewhere, network, address string, wait bool) (err error) {
 	patience := 300 * time.Millisecond
 	if wait {
 		patience = 5 * time.Second
@@ -172,13 +239,13 @@ func (s natSite) connect(from *testutil.Elsewhere, address string, wait bool) (e
 	from.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		err = readGreeting(ctx, address)
+		err = readGreeting(ctx, network, address)
 	})
 	return err
 }
 
 // readGreeting makes its socket on the calling thread, whose network namespace it is to have.
-func readGreeting(ctx context.Context, address string) error {
+func readGreeting(ctx context.Context, network, address string) error {
 	end, _ := ctx.Deadline()
 	to, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -190,7 +257,11 @@ func readGreeting(ctx context.Context, address string) error {
 	} else {
 		sockaddr = &syscall.SockaddrInet6{Port: to.Port, Addr: [16]byte(to.IP)}
 	}
-	socket, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	kind := syscall.SOCK_STREAM
+	if network == "udp" {
+		kind = syscall.SOCK_DGRAM
+	}
+	socket, err := syscall.Socket(family, kind|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -200,6 +271,9 @@ func readGreeting(ctx context.Context, address string) error {
 		syscall.SetsockoptTimeval(socket, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit))
 	if err == nil {
 		err = syscall.Connect(socket, sockaddr)
+	}
+	if err == nil && network == "udp" {
+		_, err = syscall.Write(socket, []byte("hello"))
 	}
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 		return nil, err
 	}
 	defer unlock()
-	notes := slices.Concat(copies, lists.Notes(c.live))
+	notes := slices.Concat(copies, lists.Notes(c.live), TranslationNotes(c.Policy, host.Translations))
 	if !o.DryRun {
 		if _, err := in.sweep(ctx, state, true); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))

@@ -27,6 +27,8 @@ type Explanation struct {
 	Line    int        `json:"line,omitempty"` // of the rule in the policy
 	Passed  []Passed   `json:"passed,omitempty"`
 
+	Translated string `json:"translated,omitempty"` // where this host's NAT may send the packet on to
+
 	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
 	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
 	Active     *bool  `json:"active,omitempty"`     // of what runs: it does so at the moment

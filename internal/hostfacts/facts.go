@@ -17,12 +17,12 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Facts are the properties of this host on which lowering and planning a policy depend. Without protected services only DHCPServers is set.
+// Facts are the properties of this host on which lowering and planning a policy depend. Without protected services only DHCPServers
+// and Translations are set.
 type Facts struct {
 	Known     bool // a host was asked; else nothing is known of one
 	Listeners []Listener
 	Forwards  bool     // the host forwards IPv4 or IPv6
-	Redirects bool     // netfilter has rules that redirect connections (DNAT); not asked where all services have listeners here
 	Memory    uint64   // in bytes
 	MTU       int      // the smallest of the devices
 	Devices   []Device // that the policy is for
@@ -30,7 +30,9 @@ type Facts struct {
 	Kernel    Kernel
 	Servers   map[string]Servers // of the services behind this host, by the service's name
 
-	DHCPServers []netip.Addr // that this host knows, gateways among them; asked where the policy passes their answers as essential
+	// Translations are the rules of netfilter that send packets on to other destinations (DNAT).
+	Translations []netfilter.Translation
+	DHCPServers  []netip.Addr // that this host knows, gateways among them; asked where the policy passes their answers as essential
 }
 
 // Device is a device that is to be filtered.
@@ -52,6 +54,9 @@ func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts
 	f = &Facts{}
 	if p.Default == policy.Drop {
 		f.DHCPServers, _ = lifeline.System.DHCPServers() // those that cannot be listed share the limit of all others
+	}
+	if f.Translations, err = netfilter.Translations(ctx); err != nil {
+		return nil, err
 	}
 	if !slices.ContainsFunc(p.Services, protected) {
 		return f, nil
@@ -100,7 +105,6 @@ func (f *Facts) askDevices(names []string) error {
 
 // askServices asks what depends on where the protected services live.
 func (f *Facts) askServices(ctx context.Context, p *policy.Policy) (err error) {
-	redirected := false
 	f.Servers = map[string]Servers{}
 	for i := range p.Services {
 		s := &p.Services[i]
@@ -116,12 +120,8 @@ func (f *Facts) askServices(ctx context.Context, p *policy.Policy) (err error) {
 		} else {
 			f.Kernel.Reqsk = features.Reqsk()
 		}
-		redirected = redirected || mode == policy.SynRouter || !f.listens(s)
 	}
-	if redirected {
-		f.Redirects, err = netfilter.Redirects(ctx)
-	}
-	return err
+	return nil
 }
 
 // memory is how many bytes of memory this host has.

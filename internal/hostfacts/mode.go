@@ -32,8 +32,6 @@ func (f *Facts) Listens(ports []ranges.Range) bool {
 	return slices.ContainsFunc(f.Listeners, func(l Listener) bool { return Serves(ports, l.Port) })
 }
 
-func (f *Facts) listens(s *policy.Service) bool { return f.Listens(ports(s)) }
-
 // Serves reports whether a port is in one of the ranges.
 func Serves(ports []ranges.Range, port uint16) bool {
 	return slices.ContainsFunc(ports, func(r ranges.Range) bool { return r.First <= uint32(port) && uint32(port) <= r.Last })

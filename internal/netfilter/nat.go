@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/netns"
 )
 
@@ -22,32 +21,6 @@ func Translates(ctx context.Context) (bool, error) {
 	_, chains, err := natChains(ctx)
 	return len(chains) > 0, err
 }
-
-// Redirects reports whether something in this network namespace sends packets that come in to other destinations: a table
-// with a chain of type nat at prerouting has rules that say so, in nftables or made by iptables. Which packets they match is
-// not looked at, nor, in the table nat of the older iptables, whether there are any.
-func Redirects(ctx context.Context) (bool, error) {
-	if old, err := oldNAT(); old || err != nil {
-		return old, err
-	}
-	t, chains, err := natChains(ctx)
-	for _, c := range chains {
-		if c.Hook != "prerouting" {
-			continue
-		}
-		rules, err := t.run(ctx, "", "--terse", "list", "table", c.Family, c.Table)
-		if err != nil {
-			return false, fmt.Errorf("listing table %s %s: %w", c.Family, c.Table, err)
-		}
-		if redirecting().MatchString(rules) {
-			return true, nil
-		}
-	}
-	return false, err
-}
-
-// redirecting are the words of rules that give a packet another destination, those of iptables among them.
-var redirecting = lazy.Regexp(`(?i)\b(dnat|redirect)\b`)
 
 // oldNAT reports whether the older iptables has the table nat.
 func oldNAT() (bool, error) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -33,5 +36,28 @@ func (h Host) Explain(ctx context.Context, text string) (control.Explanation, er
 	if err != nil {
 		return control.Explanation{}, err
 	}
-	return h.Instance.Explain(ctx, spec)
+	x, err := h.Instance.Explain(ctx, spec)
+	if err == nil {
+		x.Translated = Translated(ctx, spec)
+	}
+	return x, err
+}
+
+// Translations are the rules of this host that send packets on to other destinations (DNAT); none when they cannot be listed, for want of
+// rights or of tools.
+func Translations(ctx context.Context) []netfilter.Translation {
+	list, err := netfilter.Translations(ctx)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// Translated says where this host may send a packet on to, "" when it does not.
+func Translated(ctx context.Context, spec packet.Spec) string {
+	p := spec.Packet()
+	if proto := p.Value[packet.Proto]; p.Kind != packet.IP || proto != unix.IPPROTO_TCP && proto != unix.IPPROTO_UDP {
+		return ""
+	}
+	return control.Translated(Translations(ctx), uint8(p.Value[packet.Proto]), uint16(p.Value[packet.DPort]))
 }

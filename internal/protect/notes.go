@@ -48,7 +48,7 @@ func anyRouter(p *ir.Program) bool {
 // redirectNotes notes protected services whose packets this host may send on to other addresses, as it does those of ports that
 // Docker publishes. XDP stands before that: it sees an address of this host, at which no socket listens.
 func redirectNotes(p *ir.Program, host *hostfacts.Facts) (notes []string) {
-	if !host.Redirects {
+	if len(host.Translations) == 0 {
 		return nil
 	}
 	for i := range p.Protections {

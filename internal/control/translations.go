@@ -1,0 +1,117 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// mostTranslations is how many translations of a host notes name one by one: a host of containers may have thousands.
+const mostTranslations = 5
+
+// TranslationNotes say which ports of a policy this host translates (DNAT), and that rules mean the port that was asked for. A rule that
+// names only the port behind the translation does not match, which is the mistake that they are for.
+func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []string) {
+	more := 0
+	for _, t := range merged(list) {
+		var text string
+		asked := namers(p, func(port policy.Port) bool { return t.Asks(port.Proto, port.First, port.Last) })
+		behind := namers(p, func(port policy.Port) bool {
+			return port.First == t.Port() && port.Last == port.First && (port.Proto == 0 || t.Proto == 0 || port.Proto == t.Proto)
+		})
+		switch {
+		case len(asked) > 0:
+			text = fmt.Sprintf("%s; rules mean the port that was asked for, on every target: %s", translated(t), strings.Join(asked, ", "))
+		case len(behind) > 0 && p.Default == policy.Drop && len(t.Ports) > 0:
+			text = fmt.Sprintf("%s; no rule names that port, and rules that name port %d do not match these packets: %s", translated(t), t.Port(), strings.Join(behind, ", "))
+		default:
+			continue
+		}
+		if len(notes) == mostTranslations {
+			more++
+			continue
+		}
+		notes = append(notes, text)
+	}
+	if more > 0 {
+		notes = append(notes, fmt.Sprintf("rules of this host's NAT that match ports of the policy, too: %d", more))
+	}
+	return notes
+}
+
+// Translated says where this host sends a packet on to, "" when no rule of its NAT may match the packet. The address and the device of the
+// packet are not compared.
+func Translated(list []netfilter.Translation, proto uint8, port uint16) string {
+	for _, t := range merged(list) {
+		if t.Asks(proto, port, port) {
+			return translated(t)
+		}
+	}
+	return ""
+}
+
+// merged are translations with those of the same packets made one: a rule for IPv4 and one for IPv6, as most are written.
+func merged(list []netfilter.Translation) (out []netfilter.Translation) {
+	for _, t := range list {
+		i := slices.IndexFunc(out, func(o netfilter.Translation) bool {
+			return len(o.Ports) > 0 && o.Proto == t.Proto && slices.Equal(o.Ports, t.Ports) && o.Port() == t.Port()
+		})
+		if i < 0 {
+			t.To = slices.Clone(t.To)
+			out = append(out, t)
+			continue
+		}
+		for _, to := range t.To {
+			if !slices.Contains(out[i].To, to) {
+				out[i].To = append(out[i].To, to)
+			}
+		}
+	}
+	return out
+}
+
+// translated describes a translation.
+func translated(t netfilter.Translation) string {
+	const most = 3
+	to := strings.Join(t.To[:min(len(t.To), most)], " and ")
+	switch {
+	case len(t.To) > most:
+		to += fmt.Sprintf(" and %d more", len(t.To)-most)
+	case to == "":
+		to = "another destination"
+	case to[0] == ':':
+		to = "its own port " + to[1:]
+	}
+	text := fmt.Sprintf("this host sends on to %s what asks for %s (NAT, table %s", to, askedPorts(t), t.Table)
+	if t.Rule != "" {
+		text += ": " + t.Rule
+	}
+	return text + ")"
+}
+
+// askedPorts are the ports of a translation as a policy writes them.
+func askedPorts(t netfilter.Translation) string {
+	var list []string
+	for _, r := range t.Ports {
+		list = append(list, policy.Port{Proto: t.Proto, First: uint16(r.First), Last: uint16(r.Last)}.String())
+	}
+	return strings.Join(list, ", ")
+}
+
+// namers are the rules and services of a policy of whose ports one is wanted, with their places.
+func namers(p *policy.Policy, wanted func(policy.Port) bool) (list []string) {
+	for i := range p.Services {
+		if s := &p.Services[i]; slices.ContainsFunc(s.Port, wanted) {
+			list = append(list, fmt.Sprintf("%s (%s:%d)", s.Name, p.File, s.Pos.Line))
+		}
+	}
+	for i := range p.Rules {
+		if r := &p.Rules[i]; slices.ContainsFunc(r.Match.Port, wanted) {
+			list = append(list, fmt.Sprintf("%s (%s:%d)", r.Name, p.File, r.Pos.Line))
+		}
+	}
+	return list
+}
