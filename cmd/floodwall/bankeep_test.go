@@ -95,7 +95,7 @@ func TestBanStream(t *testing.T) {
 	}
 	var list strings.Builder
 	for i := range 20000 {
-		fmt.Fprintf(&list, "10.0.%d.%d\n", i>>8, i&255)
+		fmt.Fprintf(&list, "198.18.%d.%d\n", i>>8, i&255) // no network of a host or of its resolver has them (RFC 2544)
 	}
 	h.write("list", list.String())
 	for range 2 {

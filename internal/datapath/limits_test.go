@@ -32,7 +32,7 @@ func withLimits(t *testing.T) *xdp.Image {
 	im.Fill = func(memory map[string][]byte) error {
 		fast := xdp.LimitInfo{Left: 4, Fresh: uint64(time.Second)}
 		slow := xdp.LimitInfo{Right: 10, Fresh: uint64(time.Second), Base: 1, Mask: 1}
-		writeBucket(t, memory[xdp.Limits], &fast, 0, -time.Millisecond, time.Second, 2*time.Second, -30*time.Second)
+		writeBucket(t, memory[xdp.Limits], &fast, 0, -time.Millisecond, 15*time.Second, 16*time.Second, -30*time.Second)
 		writeBucket(t, memory[xdp.Limits][64:], &slow, 0, time.Hour)
 		writeBucket(t, memory[xdp.Limits][128:], &slow, time.Hour, time.Minute)
 		if err := fast.Marshal(memory[xdp.LimitInfos]); err != nil {

@@ -16,6 +16,13 @@ func Monotonic() time.Duration {
 // SecondOf is a time, in nanoseconds of Unix time, as a second of Monotonic, rounded up. A time that has
 // passed is 1, as 0 stands for none.
 func SecondOf(unixNano int64) uint32 {
-	ahead := unixNano - time.Now().UnixNano()
-	return uint32(max(1, (int64(Monotonic())+ahead+int64(time.Second)-1)/int64(time.Second)))
+	var before, ahead time.Duration
+	for range 10 { // a process that waits for a CPU between two clocks would move the time by so much
+		before = Monotonic()
+		ahead = time.Duration(unixNano - time.Now().UnixNano())
+		if Monotonic()-before < time.Millisecond {
+			break
+		}
+	}
+	return uint32(max(1, (before+ahead+time.Second-1)/time.Second))
 }
