@@ -72,7 +72,7 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 		}
 	}
 	ownNotrack(rs)
-	exempt := exempted(rs, devices)
+	exempt := exempted(rs, devices, router, rep)
 	stateless(rs, devices, rep)
 	lists := map[saved.Family][]flat{}
 	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
+
 	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -13,21 +15,282 @@ import (
 type untracked struct {
 	ports    saved.Values // as packet.DPort
 	loopback bool
+	all      bool
+	flows    []saved.Cond // packets of one direction; the policy takes those of the other, too
 }
 
-// exempted finds the rules that take packets out of connection tracking by their port, or that come from this host. Of the
-// others it says that they are lost. It does not ask which rules stand before them.
-func exempted(rs *saved.Ruleset, devices []string) (u untracked) {
+// exempted finds the rules that take packets out of connection tracking and that the policy has an equal for: by the port of a
+// service, from this host, or by what `untracked` can name. Of the others it says that they are lost.
+func exempted(rs *saved.Ruleset, devices []string, router bool, rep *saved.Report) (u untracked) {
+	e := exemption{router: router, proxies: anyRule(rs, saved.IPv4|saved.IPv6, func(r *saved.Rule) bool { _, ok := r.Proxies(); return ok })}
+	early := func(c *saved.Chain) bool {
+		return (c.Hook == saved.HookPrerouting || c.Hook == saved.HookOutput) && c.Priority <= conntrackPriority
+	}
+	eachNotrack(rs, func(c *saved.Chain, r *saved.Rule) {
+		if early(c) {
+			e.learn(c, r)
+		}
+	})
+	eachNotrack(rs, func(c *saved.Chain, r *saved.Rule) {
+		why := ""
+		switch {
+		case c.Hook == saved.HookOutput && early(c):
+			return // its packets leave; those of the other direction decide what the policy has
+		case c.Hook != saved.HookNone && c.Priority > conntrackPriority:
+			r.Notrack = false
+			rep.Note(r.At, "has no effect: its chain comes behind connection tracking")
+			return
+		case c.Hook != saved.HookPrerouting:
+			why = "its packets come by way of another chain"
+		case u.add(r, devices):
+			e.oneWay(r, rep)
+			return
+		default:
+			if why = e.why(c, r); why == "" {
+				e.add(&u, c, r, rep)
+				return
+			}
+		}
+		r.Tracked = true
+		r.Side = append(r.Side, saved.Notracks+": "+why)
+	})
+	u.whole()
+	return u
+}
+
+// conntrackPriority is that of the chains which conntrack follows (kernel netfilter_ipv4.h, NF_IP_PRI_CONNTRACK).
+const conntrackPriority = -200
+
+func eachNotrack(rs *saved.Ruleset, visit func(*saved.Chain, *saved.Rule)) {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
-			for i := range c.Rules {
-				if r := &c.Rules[i]; r.Notrack && !(c.Hook == saved.HookPrerouting && u.add(r, devices)) {
-					r.Side = append(r.Side, saved.Notracks)
+			eachRule(c, func(r *saved.Rule) {
+				if r.Notrack {
+					visit(c, r)
 				}
+			})
+		}
+	}
+}
+
+// exemption is what the rules keep away from connection tracking, of packets that come in and of those that the host sends.
+type exemption struct {
+	in, out []saved.Cond
+	sent    []saved.Cond // as out, by whatever device they leave
+	router  bool
+	proxies bool // a service answers SYNs, which must be tracked behind it
+}
+
+// flowsOf is what a rule takes out of connection tracking, for the families of its table.
+func flowsOf(c *saved.Chain, r *saved.Rule) (list []saved.Cond) {
+	alts := r.Alts
+	if alts == nil {
+		alts = []saved.Cond{{}}
+	}
+	for _, a := range alts {
+		for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
+			if of, ok := a.Possible(f); ok && c.Table.Families&f != 0 {
+				list = append(list, bare(of))
 			}
 		}
 	}
-	return u
+	return list
+}
+
+func (e *exemption) learn(c *saved.Chain, r *saved.Rule) {
+	for _, f := range flowsOf(c, r) {
+		if c.Hook == saved.HookOutput {
+			any := f
+			any.Unknown = nil
+			e.sent = append(e.sent, any)
+		}
+		switch {
+		case f.Unknown != nil || f.Limit != nil || f.Marks != nil || f.Devices != nil || f.Narrower != nil:
+		case c.Hook == saved.HookOutput:
+			e.out = append(e.out, f)
+		default:
+			e.in = append(e.in, f)
+		}
+	}
+}
+
+// why is the reason that `untracked` cannot name the packets of r, or "".
+func (e *exemption) why(c *saved.Chain, r *saved.Rule) string {
+	flows := flowsOf(c, r)
+	for _, f := range flows {
+		broadcast := toAll(&f) && slices.Equal(f.Narrower, []string{saved.DirectedBroadcast})
+		switch {
+		case f.Unknown != nil || f.Marks != nil || f.Limit != nil || f.Narrower != nil && !broadcast:
+			return "it asks for what `untracked` has no key for"
+		case f.Devices != nil:
+			return "it is for one device, and `untracked` for all"
+		case !nameable(&f):
+			return "it asks for what `untracked` has no key for"
+		case before(c, r, &f):
+			return "rules before it spare some of its packets"
+		case e.proxies && f.Field[packet.Proto].Has(saved.ProtoTCP):
+			return "SYNPROXY needs the connections of its services tracked"
+		case !e.bothWays(&f):
+			return "`untracked` takes the other direction, too, which these rules track"
+		}
+	}
+	return ""
+}
+
+// nameable reports whether the keys of an entry of `untracked` say what f asks.
+func nameable(f *saved.Cond) bool {
+	fixed := func(a *saved.AddrSet) bool {
+		return a == nil || !a.Local && !slices.ContainsFunc(a.Sets, func(s *saved.Set) bool { return s.Dynamic || s.Problem != "" })
+	}
+	for k, v := range f.Field {
+		if v != nil && !slices.Contains([]packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Family}, packet.Field(k)) {
+			return false
+		}
+	}
+	k := render(*f, func(*saved.AddrSet) []string { return []string{"x"} })
+	return k.not == nil && f.Src.Out == nil && f.Dst.Out == nil && fixed(f.Src.In) && fixed(f.Dst.In)
+}
+
+// before reports whether a rule that ends the way through c stands before r, for packets of f.
+func before(c *saved.Chain, r *saved.Rule, f *saved.Cond) bool {
+	for i := range c.Rules {
+		q := &c.Rules[i]
+		if q == r {
+			return false
+		}
+		if q.Notrack || slices.Contains([]saved.ActionKind{saved.ActNone, saved.ActDrop, saved.ActReject}, q.Act.Kind) {
+			continue
+		}
+		if q.Alts == nil || slices.ContainsFunc(q.Alts, func(a saved.Cond) bool { return meet(a, *f) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// meet reports whether a packet can meet a and b.
+func meet(a, b saved.Cond) bool {
+	both := a.And(b)
+	_, four := both.Possible(saved.IPv4)
+	_, six := both.Possible(saved.IPv6)
+	return four || six
+}
+
+// reversed is the packets of the other direction.
+func reversed(f saved.Cond) saved.Cond {
+	f.Src, f.Dst = f.Dst, f.Src
+	f.Field[packet.SPort], f.Field[packet.DPort] = f.Field[packet.DPort], f.Field[packet.SPort]
+	return f
+}
+
+// toAll reports whether packets of f go to more than one host: none comes from such an address.
+func toAll(f *saved.Cond) bool {
+	in := f.Dst.In
+	return in != nil && in.Plain() && len(saved.Common(in.Ranges, saved.HereBound)) == len(in.Ranges) && slices.Equal(saved.Common(in.Ranges, saved.HereBound), saved.Join(in.Ranges))
+}
+
+// hosts reports whether f is from single addresses. They are not those of this host, as its own packets do not come in.
+func hosts(f *saved.Cond) bool {
+	in := f.Src.In
+	return in != nil && in.Plain() && !slices.ContainsFunc(in.Ranges, func(r netipx.IPRange) bool { return r.From() != r.To() })
+}
+
+// bothWays reports whether the packets of the other direction, as far as they come in, are not tracked either.
+func (e *exemption) bothWays(f *saved.Cond) bool {
+	back := reversed(*f)
+	return toAll(f) || covered(e.in, &back) || !e.router && (hosts(f) || f.Src.In != nil && covered(e.out, &back))
+}
+
+func covered(list []saved.Cond, f *saved.Cond) bool {
+	return slices.ContainsFunc(list, func(k saved.Cond) bool { return k.Covers(f) })
+}
+
+// add adds what r takes out of connection tracking, and says how the policy differs.
+func (e *exemption) add(u *untracked, c *saved.Chain, r *saved.Rule, rep *saved.Report) {
+	for _, f := range flowsOf(c, r) {
+		f.Narrower = nil
+		back := reversed(f)
+		switch {
+		case toAll(&f) || covered(e.in, &back) || hosts(&f):
+		default:
+			rep.Lose(r.At, "`untracked` takes all packets to these addresses, too: if one of them is this host's, connections to it are not tracked")
+		}
+		u.flows = append(u.flows, f)
+	}
+	e.oneWay(r, rep)
+}
+
+// oneWay notes that rules keep away only what comes in, and the policy its answers, too.
+func (e *exemption) oneWay(r *saved.Rule, rep *saved.Report) {
+	for _, a := range r.Alts {
+		if a.Devices != nil {
+			return
+		}
+		back := reversed(a)
+		if !covered(e.in, &back) && !slices.ContainsFunc(e.sent, func(k saved.Cond) bool { return meet(k, back) }) {
+			rep.Note(r.At, "no rule takes the answers out of connection tracking; the policy does")
+			return
+		}
+	}
+}
+
+// whole makes `all` of entries that are all packets of both families, and leaves out entries that are the other direction of others.
+func (u *untracked) whole() {
+	var families saved.Values
+	for _, f := range u.flows {
+		if f.Everything() {
+			families = append(families, f.Field[packet.Family]...)
+			if f.Field[packet.Family] == nil {
+				families = saved.FamilyValues[saved.IPv4|saved.IPv6]
+			}
+		}
+	}
+	if u.all = saved.Normalize(families).Full(packet.Family); u.all {
+		u.flows, u.ports, u.loopback = nil, nil, false
+		return
+	}
+	var list []flat
+	for i := range u.flows {
+		f := u.flows[i]
+		back := reversed(f)
+		if !slices.ContainsFunc(u.flows[:i], func(g saved.Cond) bool { return g.Covers(&f) || g.Covers(&back) }) {
+			list = append(list, flat{Cond: f})
+		}
+	}
+	u.flows = nil
+	for _, f := range bothFamilies(fold(byFamily(list, saved.IPv4)), fold(byFamily(list, saved.IPv6))) {
+		u.flows = append(u.flows, f.Cond)
+	}
+}
+
+// byFamily is the rules of a list for packets of one family.
+func byFamily(list []flat, family saved.Family) (out []flat) {
+	for _, f := range list {
+		if c, ok := f.Possible(family); ok {
+			f.Cond = bare(c)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// traffic is the value of the policy's key `untracked`, or "".
+func (u *untracked) traffic(w *writer) string {
+	if u.all {
+		return "all"
+	}
+	var list []string
+	if u.loopback {
+		list = append(list, "loopback")
+	}
+	for _, f := range u.flows {
+		w.current = &flat{Cond: f, name: "untracked"}
+		list = append(list, "{"+strings.Join(render(f, w.words).is, ", ")+"}")
+	}
+	if list == nil {
+		return ""
+	}
+	return "[" + strings.Join(list, ", ") + "]"
 }
 
 // stateless brings the states that rules ask for in line with what the rules keep away from connection tracking, and the policy does
@@ -58,7 +321,7 @@ func keptAway(rs *saved.Ruleset, f saved.Family, devices []string) (kept []saved
 		for _, c := range t.Order {
 			for i := range c.Rules {
 				r := &c.Rules[i]
-				if t.Families&f == 0 || c.Hook != saved.HookPrerouting || !r.Notrack || !slices.Contains(r.Side, saved.Notracks) {
+				if t.Families&f == 0 || c.Hook != saved.HookPrerouting || !r.Tracked {
 					continue
 				}
 				for _, a := range r.Alts {

@@ -60,12 +60,13 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	for i := range list {
 		w.rule(&list[i])
 	}
+	traffic := exempt.traffic(w)
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
 	fmt.Fprintf(&b, "default: %s\n", w.standard)
 	b.WriteString("checks: off  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
-	if exempt.loopback {
-		b.WriteString("untracked: [loopback]\n")
+	if traffic != "" {
+		fmt.Fprintf(&b, "untracked: %s\n", traffic)
 	}
 	w.writeSets(&b)
 	if w.rules != nil {

@@ -31,8 +31,8 @@ type AddrSet struct {
 
 func (a *AddrSet) empty() bool { return len(a.Ranges) == 0 && len(a.Sets) == 0 && !a.Local }
 
-// plain reports whether a is made of ranges only.
-func (a *AddrSet) plain() bool { return len(a.Sets) == 0 && !a.Local }
+// Plain reports whether a is made of ranges only.
+func (a *AddrSet) Plain() bool { return len(a.Sets) == 0 && !a.Local }
 
 // ipset is the ranges of a as a set to calculate with.
 func ipset(ranges []netipx.IPRange) *netipx.IPSet {

@@ -23,11 +23,11 @@ func (t AddrTest) and(u AddrTest) (both AddrTest, ok bool) {
 		both.In = u.In
 	case u.In == nil || t.In.equal(u.In):
 		both.In = t.In
-	case t.In.plain() && u.In.plain():
+	case t.In.Plain() && u.In.Plain():
 		both.In = &AddrSet{Ranges: Common(t.In.Ranges, u.In.Ranges)}
-	case t.In.plain():
+	case t.In.Plain():
 		both = both.within(u.In, t.In.Ranges)
-	case u.In.plain():
+	case u.In.Plain():
 		both = both.within(t.In, u.In.Ranges)
 	case t.In.covers(u.In):
 		both.In = u.In
@@ -57,7 +57,7 @@ func (t AddrTest) tidy() AddrTest {
 		return t
 	}
 	t.In = t.In.minus(t.Out)
-	if t.In.plain() && t.Out.plain() {
+	if t.In.Plain() && t.Out.Plain() {
 		t.Out = nil
 	}
 	return t

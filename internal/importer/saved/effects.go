@@ -8,7 +8,7 @@ const (
 	Marks     = "marks packets, and the policy does not"
 	Changes   = "changes packets, and the policy does not: rules see them as they came in"
 	FillsSet  = "fills a set from packets, and the policy does not"
-	Notracks  = "takes packets out of connection tracking, and the policy leaves them there: of policies, only a service with track: false does, for all packets to its port"
+	Notracks  = "takes packets out of connection tracking, and the policy leaves them there"
 	Helps     = "sets how packets are tracked, and the policy does not"
 	Translate = "translates addresses, and the policy does not: it sees packets as they came in; keep it where it is"
 	Remembers = "remembers addresses; a rule of the policy that asks how often one came counts for itself"

@@ -65,6 +65,7 @@ type Rule struct {
 	Options []Token       // of its target
 	To      *Destination  // of nft's target that translates destinations
 	Notrack bool          // takes packets out of connection tracking
+	Tracked bool          // it takes them out, and the policy does not
 	Marks   bool          // gives packets a mark
 	Recent  *RecentOption // remembers addresses, or asks for those that are remembered
 }
