@@ -18,7 +18,7 @@ import (
 
 // importFlags are the flags of import.
 type importFlags struct {
-	output                string
+	output, geo           string
 	devices               []string
 	router, strict, force bool
 }
@@ -36,6 +36,7 @@ func importCommand(e *env) *cobra.Command {
 		Args: importArgs,
 		RunE: func(c *cobra.Command, args []string) error { return importRules(c.Context(), e, args, f) },
 	}
+	c.Flags().StringVar(&f.geo, "geo", "", "a database `file` of countries (mmdb), for rules that ask for countries")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "write the policy to this `file`, and large sets to list files beside it")
 	c.Flags().StringSliceVar(&f.devices, "device", nil, "the `device` where packets come in from outside; those that the rules name, if not said")
 	c.Flags().BoolVar(&f.router, "router", false, "this host forwards packets, even if chain FORWARD has no rules")
@@ -76,9 +77,14 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 			return &hinted{fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it"}
 		}
 	}
+	if f.geo != "" {
+		if f.geo, err = filepath.Abs(f.geo); err != nil {
+			return err
+		}
+	}
 	result, err := interruptible(ctx, func() (*importer.Result, error) {
 		return importer.Import(ctx, sources, importer.Options{
-			Format: importer.Format(args[0]), Devices: f.devices, Router: f.router, ListFiles: f.output != "",
+			Format: importer.Format(args[0]), Devices: f.devices, Router: f.router, Geo: f.geo, ListFiles: f.output != "",
 		})
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"go4.org/netipx"
@@ -116,6 +117,9 @@ func foldKey(c *saved.Cond, b []byte, part int) []byte {
 			continue
 		}
 		b = appendValues(v, append(b, byte(f), byte(len(v)), byte(len(v)>>8)))
+	}
+	for _, p := range c.Payload {
+		b = fmt.Appendf(b, "P%v%s", p.Not, p.String())
 	}
 	b = appendTest(c.Src, append(b, 'S'), part == partSrc)
 	return appendTest(c.Dst, append(b, 'D'), part == partDst)

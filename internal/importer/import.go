@@ -17,6 +17,7 @@ type Options struct {
 	Format    Format   // what the files are; the formats of iptables and ipset may be given together
 	Devices   []string // through which packets come in from outside; empty: those that the rules name
 	Router    bool     // the policy is for packets that are forwarded, too, even if chain FORWARD has no rules
+	Geo       string   // a database (mmdb) of countries, for rules that ask for those
 	ListFiles bool     // large sets become list files
 }
 
@@ -31,6 +32,8 @@ type Result struct {
 	Drops  Drops
 	Open   string // why the policy passes everything though the files drop something, or ""
 	Unfit  string // why `check` refuses the policy, and which target has it all the same, or ""
+
+	bytes bool // rules ask for bytes of packets
 }
 
 // Drops counts the rules of the input that drop or reject, and base chains whose policy is to drop.
@@ -44,18 +47,14 @@ type Drops struct {
 // LostRules is how many rules of the input have no equal, or only in part.
 func (r *Result) LostRules() int { return saved.Total(r.Lost) }
 
-// Import makes a policy of files. It has the verdicts that the files' rules give packets that come in from outside:
-//   - base chains are asked in the kernel's order, user chains where rules lead to them, and first-match rules come out;
-//   - rules that differ in one part, as an address, become one rule, and those for IPv4 and IPv6 one for both;
-//   - a rule that has no equal is left out so that those after it keep their meaning, and is reported.
-//
-// Errors are InputError: a file that is not what it is said to be, or is cut off.
-func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, error) {
+// importOnce imports files with the tests of bytes that are asked for.
+func importOnce(ctx context.Context, sources []saved.Source, o Options, less asked) (*Result, error) {
 	rep := &saved.Report{}
-	rs, families, err := read(ctx, sources, o.Format, rep)
+	rs, families, err := read(ctx, sources, o, rep)
 	if err != nil {
 		return nil, err
 	}
+	bytes := askLess(rs, less)
 	devices := o.Devices
 	if len(devices) == 0 {
 		if devices, err = chooseDevices(rs, rep); err != nil {
@@ -92,7 +91,9 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 			break
 		}
 	}
-	return finish(rs, rep, o, devices, list, exempt, families), nil
+	r := finish(rs, rep, o, devices, list, exempt, families)
+	r.bytes = bytes
+	return r, nil
 }
 
 // finish writes the policy.
@@ -155,15 +156,15 @@ func short(r saved.Remark) string {
 }
 
 // read reads all files; sets come first, as rules refer to them.
-func read(ctx context.Context, sources []saved.Source, claimed Format, rep *saved.Report) (*saved.Ruleset, saved.Family, error) {
-	rs := &saved.Ruleset{}
+func read(ctx context.Context, sources []saved.Source, o Options, rep *saved.Report) (*saved.Ruleset, saved.Family, error) {
+	rs := &saved.Ruleset{Geo: o.Geo}
 	formats := make([]Format, len(sources))
 	sources = slices.Clone(sources)
 	for i, src := range sources {
 		var err error
 		src = bareDump(src, rep)
 		sources[i] = src
-		if formats[i], err = recognize(src, claimed); err != nil {
+		if formats[i], err = recognize(src, o.Format); err != nil {
 			return nil, 0, err
 		}
 		rs.Files = append(rs.Files, filepath.Base(src.Name))

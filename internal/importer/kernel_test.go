@@ -326,6 +326,14 @@ func (k *kernel) hints() (h packet.Hints) {
 		}
 	}
 	for _, r := range k.program.Rules {
+		for _, p := range r.Payload {
+			for _, a := range p.At {
+				h.Texts = append(h.Texts, a.Value)
+			}
+			for _, text := range p.Any {
+				h.Texts = append(h.Texts, text.Text)
+			}
+		}
 		for _, m := range r.Match {
 			if m.Field >= packet.NumFields || m.Field == packet.Fragment {
 				continue

@@ -202,7 +202,7 @@ func TestMeters(t *testing.T) {
 		{"udp dport 9 limit rate over 10 mbytes/second burst 1 mbytes drop",
 			"{proto: udp, port: 9, over: {rate: 83886080bit/s, burst: 92274688bit}, then: drop}", ""},
 		{"tcp dport 22 add @open { ip saddr ct count over 3 } drop", "", "a limit for each address"},
-		{"@th,64,16 0x16 drop", "", "@th,64,16"},
+		{"@ll,0,16 0x16 drop", "", "@ll,0,16"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			text := "table inet t {\n\tset seen { type ipv4_addr; size 99; flags dynamic; }\n\tset open { type ipv4_addr; size 99; flags dynamic; }\n" +

@@ -50,12 +50,24 @@ func render(c saved.Cond, addrs func(a *saved.AddrSet) []string) keys {
 		r.keys.add(false, f.String(), spanWords(c.Field[f]))
 	}
 	r.segments()
+	r.payload()
 	r.words("fragment", packet.Fragment, []string{"none", "first", "later"})
 	r.words("state", packet.State, []string{
 		packet.StateNew: "new", packet.StateEstablished: "established", packet.StateRelated: "related",
 		packet.StateInvalid: "invalid", packet.StateUntracked: "untracked",
 	})
 	return r.keys
+}
+
+// payload writes bytes at their places, and texts.
+func (r *renderer) payload() {
+	is, not, _ := r.cond.Payloads()
+	if is != nil {
+		r.keys.add(false, "payload", []string{is.String()})
+	}
+	if not != nil {
+		r.keys.add(true, "payload", []string{not.String()})
+	}
 }
 
 func (r *renderer) address(key string, t saved.AddrTest) {

@@ -147,6 +147,9 @@ func nameable(f *saved.Cond) bool {
 			return false
 		}
 	}
+	if len(f.Payload) > 0 {
+		return false
+	}
 	k := render(*f, func(*saved.AddrSet) []string { return []string{"x"} })
 	return k.not == nil && f.Src.Out == nil && f.Dst.Out == nil && fixed(f.Src.In) && fixed(f.Dst.In)
 }

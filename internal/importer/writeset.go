@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,6 +144,8 @@ func (w *writer) writeSet(b *strings.Builder, s *saved.Set) {
 		list = entriesOf(s.Ranges)
 	}
 	switch {
+	case s.Countries != nil:
+		fmt.Fprintf(b, "  %s: {country: [%s], db: %s}\n", s.Final, strings.Join(s.Countries, ", "), strconv.Quote(s.DB))
 	case s.Dynamic:
 		w.writeDynamic(b, s, list)
 	case w.listFiles && len(list) > inPolicy:

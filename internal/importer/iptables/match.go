@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
@@ -111,6 +112,24 @@ func addrType(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader
 		if narrower {
 			r.each(func(c saved.Cond) saved.Cond { return c.Narrowed(saved.DirectedBroadcast) })
 		}
+	}
+}
+
+// countries reads codes of countries. The rule has their addresses from files of this host, and the policy from a database.
+func (r *ruleReader) countries(t saved.Token) {
+	codes := strings.Split(strings.ToUpper(t.Args[0]), ",")
+	side := saved.Cond.From
+	if strings.HasPrefix(t.Name, "--d") {
+		side = saved.Cond.To
+	}
+	switch rs := r.file.rs; {
+	case slices.ContainsFunc(codes, func(c string) bool { return len(c) != 2 || c[0] < 'A' || c[0] > 'Z' || c[1] < 'A' || c[1] > 'Z' }):
+		r.unknown("-m geoip " + t.Args[0] + ", which is no code of a country")
+	case rs.Geo == "":
+		r.unknown("-m geoip, for which import needs a database of countries: give one with --geo FILE")
+	default:
+		r.test(t.Not, saved.AddrTest{In: &saved.AddrSet{Sets: []*saved.Set{rs.Country(codes)}}}, side)
+		r.file.report.Note(r.rule.At, "-m geoip: the policy has the countries' addresses from %s, and not from the files of xt_geoip", rs.Geo)
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *ruleReader) read(words []string) {
 	}
 	r.together(tokens)
 	for i := range r.rule.Alts {
-		r.rule.Alts[i] = r.rule.Alts[i].OfSYN()
+		r.rule.Alts[i] = r.rule.Alts[i].OfSYN().OfBytes(true)
 	}
 }
 
@@ -52,7 +52,7 @@ func (r *ruleReader) token(t saved.Token, all []saved.Token) {
 	case t.Module == "multiport" || matchOptions[t.Module] != nil && alone[t.Module]:
 		r.unknown("option " + t.Name)
 	case t.Module == "geoip" && len(t.Args) == 1:
-		r.unknown("-m geoip, which a set says that you write: {country: [" + strings.ReplaceAll(t.Args[0], ",", ", ") + "], db: FILE}")
+		r.countries(t)
 	default:
 		r.unknown("-m " + t.Module)
 	}
@@ -128,11 +128,12 @@ func (r *ruleReader) module(name string, all []saved.Token) {
 }
 
 // grouped are the extensions whose options mean something together only.
-var grouped = []string{"conntrack", "limit", "hashlimit", "recent"}
+var grouped = []string{"conntrack", "limit", "hashlimit", "recent", "string", "u32"}
 
 // together reads the extensions of grouped.
 func (r *ruleReader) together(all []saved.Token) {
-	for _, name := range grouped {
+	r.bytesOf(all)
+	for _, name := range []string{"conntrack", "limit", "hashlimit", "recent"} {
 		var of []saved.Token
 		times := 0
 		for _, t := range all {

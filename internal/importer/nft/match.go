@@ -23,6 +23,8 @@ func (r *ruleReader) meets(left any, op string, right any) []saved.Cond {
 		c.DNAT = true
 	case s.status:
 		c = c.WithUnknown("ct status")
+	case s.bytes != nil:
+		return r.bytes(c, *s.bytes, op, right)
 	case s.device:
 		c = s.devices(c, op, right)
 	case s.kinds:

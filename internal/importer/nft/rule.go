@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -16,13 +15,14 @@ type ruleReader struct {
 	out  []saved.Rule
 
 	limited bool // a limit stands before
+	inner   bool // it asks for bytes behind the L4 header
 }
 
 // read takes one statement after the other, and returns the rules that they make.
 func (r *ruleReader) read() []saved.Rule {
 	for _, raw := range r.head.Expr {
-		var statement map[string]any
-		if json.Unmarshal(raw, &statement) != nil || len(statement) == 0 {
+		statement, ok := statementOf(raw)
+		if !ok {
 			r.unknown("statement " + string(raw))
 			continue
 		}
@@ -34,7 +34,10 @@ func (r *ruleReader) read() []saved.Rule {
 	for i := range all {
 		otherPorts(all[i].Alts)
 		for n, c := range all[i].Alts {
-			all[i].Alts[n] = c.OfSYN()
+			if r.inner && len(c.Payload) > 0 {
+				c = ofInner(c)
+			}
+			all[i].Alts[n] = c.OfSYN().OfBytes(false)
 		}
 	}
 	return all
@@ -180,5 +183,6 @@ func (r *ruleReader) branch(key, val, verdict any) saved.Rule {
 			b.statement(name, body)
 		}
 	}
+	r.inner = r.inner || b.inner
 	return b.rule
 }

@@ -23,6 +23,7 @@ type selector struct {
 	device  bool                                        // or the device
 	kinds   bool                                        // the address's kind, as fib finds it
 	status  bool                                        // or what conntrack did
+	bytes   *raw                                        // or bytes at a place
 	unknown string                                      // or nothing that the policy can test
 }
 
@@ -80,15 +81,12 @@ func (s selector) looking(how string) selector {
 	return s
 }
 
-// firstHeader says how a rule for IPv6 sees the protocol.
-const firstHeader = "it asks for the type of the first header, and the policy for that behind all extension headers"
-
 // payloads are the header fields with an equal, by protocol and name.
 var payloads = map[string]selector{
 	"ip saddr": addressOf(packet.FamilyIPv4, saved.Cond.From), "ip daddr": addressOf(packet.FamilyIPv4, saved.Cond.To),
 	"ip6 saddr": addressOf(packet.FamilyIPv6, saved.Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, saved.Cond.To),
 	"ip protocol":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv4),
-	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(firstHeader),
+	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(saved.FirstHeader),
 	"ip ttl":       fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv4),
 	"ip6 hoplimit": fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv6),
 	"ip dscp":      fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv4),
@@ -119,12 +117,16 @@ func (s selector) unsupported(what string) selector { return selector{unknown: w
 func selectorOf(v any) selector {
 	if p, ok := member(v, "payload").(map[string]any); ok {
 		if p["protocol"] == nil {
-			return selector{unknown: expression(v)}
+			return rawSelector(v)
 		}
 		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"]))
 	}
 	if o, ok := member(v, "tcp option").(map[string]any); ok && o["name"] == "maxseg" && (o["field"] == "size" || o["field"] == nil) {
 		return segmentSize(o["field"] == nil)
+	}
+	if e, ok := member(v, "exthdr").(map[string]any); ok && e["name"] == "frag" && e["field"] == "frag-off" {
+		s := selector{field: packet.Fragment, kind: firstKind, domain: saved.Only(packet.FragmentFirst, packet.FragmentLater)}
+		return s.inFamily(packet.FamilyIPv6)
 	}
 	if m, ok := member(v, "meta").(map[string]any); ok {
 		return knownOr(metas, fmt.Sprint(m["key"])).orMeta(m["key"])
@@ -193,6 +195,8 @@ func masked(s selector, and []any) selector {
 	p, _ := member(and[0], "payload").(map[string]any)
 	mask, isNumber := byteMask(and[1])
 	switch {
+	case s.bytes != nil:
+		return s.masked(and[1])
 	case s.flags:
 		bits, ok := flagKind.bits(and[1])
 		if !ok {
@@ -210,6 +214,12 @@ func masked(s selector, and []any) selector {
 func byteMask(v any) (uint32, bool) {
 	f, ok := v.(float64)
 	return uint32(f), ok
+}
+
+// firstKind reads the 0 that the offset in a fragment header is compared with: that of a first fragment.
+func firstKind(v any) (uint32, bool) {
+	n, ok := v.(float64)
+	return packet.FragmentFirst, ok && n == 0
 }
 
 // laterKind reads the 0 that a fragment offset is compared with; its value stands for those that are no later fragment.

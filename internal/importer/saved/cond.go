@@ -12,6 +12,7 @@ type Cond struct {
 	Field    [packet.NumKeys]Values
 	Src, Dst AddrTest
 	Devices  []DeviceTest
+	Payload  []Payload // all of them
 
 	Limit    *Limit     // it holds for packets above a rate, or below
 	Marks    []MarkTest // of the packet, or its connection
@@ -74,6 +75,9 @@ func (c Cond) And(d Cond) Cond {
 		c = c.With(f, d.Field[f])
 	}
 	c = c.From(d.Src).To(d.Dst)
+	for _, p := range d.Payload {
+		c = c.WithPayload(p)
+	}
 	c.Devices = append(slices.Clip(c.Devices), d.Devices...)
 	c.AnyPorts = c.AnyPorts || d.AnyPorts
 	c.Marks = append(slices.Clip(c.Marks), d.Marks...)
@@ -112,6 +116,12 @@ func (c Cond) Without(d Cond, f Family) (rest []Cond) {
 	for _, t := range d.Dst.parts() {
 		keep(Cond{}.To(t.Not()))
 		c = c.To(t)
+	}
+	for _, p := range d.Payload {
+		p.Not = !p.Not
+		keep(Cond{}.WithPayload(p))
+		p.Not = !p.Not
+		c = c.WithPayload(p)
 	}
 	return rest
 }
@@ -161,5 +171,5 @@ func (c Cond) Everything() bool {
 			return false
 		}
 	}
-	return c.Src == AddrTest{} && c.Dst == AddrTest{}
+	return c.Src == AddrTest{} && c.Dst == AddrTest{} && len(c.Payload) == 0
 }

@@ -25,6 +25,9 @@ func (c Cond) Possible(f Family) (Cond, bool) {
 	if !okSrc || !okDst {
 		return c, false
 	}
+	if c.asksBytes() && c.Field[packet.Proto] != nil {
+		c.Field[packet.Proto] = c.Field[packet.Proto].And(withBytes)
+	}
 	c = c.protocols(f).segments().anyHeader().reassembled()
 	if v := c.Field[packet.Fragment]; v != nil && v.Within(Only(packet.FragmentLater)) && c.needsHeader() {
 		return c, false
@@ -224,5 +227,5 @@ func (d dependent) left(v, protos Values) Values {
 
 // needsHeader reports whether c asks for something that only packets with an L4 header have.
 func (c Cond) needsHeader() bool {
-	return c.AsksMSS() || slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
+	return c.AsksMSS() || c.asksBytes() || slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
 }

@@ -38,6 +38,11 @@ func (c *Cond) CoversAll(d *Cond, of *[packet.NumKeys]Values) bool {
 			return false
 		}
 	}
+	for _, p := range c.Payload {
+		if !slices.ContainsFunc(d.Payload, p.same) {
+			return false
+		}
+	}
 	return c.Src.covers(d.Src) && c.Dst.covers(d.Dst)
 }
 

@@ -16,6 +16,21 @@ type Ruleset struct {
 	Files  []string // all, without directories
 	Tables []*Table
 	Sets   []*Set
+
+	Geo       string // a database of countries, for rules that ask for those
+	countries map[string]*Set
+}
+
+// Country is the set of the addresses of countries.
+func (rs *Ruleset) Country(codes []string) *Set {
+	key := strings.Join(codes, "-")
+	if rs.countries[key] == nil {
+		if rs.countries == nil {
+			rs.countries = map[string]*Set{}
+		}
+		rs.countries[key] = &Set{Name: strings.ToLower(key), Family: IPv4 | IPv6, Dims: []Dim{DimAddr}, Countries: codes, DB: rs.Geo}
+	}
+	return rs.countries[key]
 }
 
 // Table is a table of rules.
@@ -161,6 +176,10 @@ type Set struct {
 	Lists   []*Set           // of a list of sets
 	Dynamic bool             // rules or programs fill it
 	Timeout time.Duration
+
+	Countries []string // whose addresses it has, by the database DB
+	DB        string
+
 	Max     int
 	Problem string // why it cannot be used; it follows the set's name
 

@@ -1,0 +1,174 @@
+package nft
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// raw is bits at a place: @th,64,32.
+type raw struct {
+	base        string
+	offset, len int      // in bits
+	mask        *big.Int // nil is all
+}
+
+// maxBits is how many bits a comparison may have.
+const maxBits = 128
+
+// rawSelector reads what has no name of its own.
+func rawSelector(v any) selector {
+	p := member(v, "payload")
+	base, _ := member(p, "base").(string)
+	offset, ok1 := member(p, "offset").(float64)
+	length, ok2 := member(p, "len").(float64)
+	if !ok1 || !ok2 || length < 1 || length > maxBits || base != "nh" && base != "th" && base != "ih" {
+		return selector{unknown: expression(v)}
+	}
+	return selector{bytes: &raw{base: base, offset: int(offset), len: int(length)}}
+}
+
+// masked is s under a mask.
+func (s selector) masked(v any) selector {
+	mask, ok := bigNumber(v, s.bytes.len)
+	if !ok || s.bytes.mask != nil {
+		return selector{unknown: s.bytes.String() + " & " + expression(v)}
+	}
+	r := *s.bytes
+	r.mask = mask
+	return selector{bytes: &r}
+}
+
+// String is b as nft writes it.
+func (b *raw) String() string { return fmt.Sprintf("@%s,%d,%d", b.base, b.offset, b.len) }
+
+// exact is the least number that a float64 does not tell from the next.
+const exact = 1 << 53
+
+// statementOf reads a statement. Numbers that a float64 does not have exactly become strings.
+func statementOf(text []byte) (s map[string]any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&s) != nil || len(s) == 0 {
+		return nil, false
+	}
+	return numbers(s).(map[string]any), true
+}
+
+// numbers is v with float64 for json.Number.
+func numbers(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for name, member := range x {
+			x[name] = numbers(member)
+		}
+	case []any:
+		for i, item := range x {
+			x[i] = numbers(item)
+		}
+	case json.Number:
+		f, err := x.Float64()
+		if err != nil || math.Abs(f) >= exact {
+			return x.String()
+		}
+		return f
+	}
+	return v
+}
+
+// bigNumber reads a number of some bits; nft prints those of 64 bits with a sign.
+func bigNumber(v any, length int) (n *big.Int, ok bool) {
+	switch x := v.(type) {
+	case float64:
+		n, ok = big.NewInt(int64(x)), x == math.Trunc(x)
+	case string:
+		n, ok = new(big.Int).SetString(x, 0)
+	}
+	if ok && n.Sign() < 0 && length == 64 {
+		n = new(big.Int).Add(n, new(big.Int).Lsh(big.NewInt(1), 64))
+	}
+	return n, ok && n.Sign() >= 0 && n.BitLen() <= length
+}
+
+// bytes compares bits at a place: each value makes one cond.
+func (r *ruleReader) bytes(c saved.Cond, b raw, op string, right any) []saved.Cond {
+	list, ok := listOf(right)
+	if !ok {
+		list = []any{right}
+	}
+	if op != "==" && op != "!=" || op == "!=" && len(list) != 1 || len(list) > saved.MaxTuples {
+		return []saved.Cond{unknownValue(c, op, b.String()+" "+expression(right))}
+	}
+	var alts []saved.Cond
+	for _, v := range list {
+		v, _ = element(v)
+		n, ok := bigNumber(v, b.len)
+		if !ok {
+			return []saved.Cond{unknownValue(c, op, b.String()+" "+expression(right))}
+		}
+		one, ok := r.placed(b, n, op == "!=")
+		if !ok {
+			one = one.WithUnknown("bits of the IP header at " + b.String())
+		}
+		alts = append(alts, c.And(one))
+	}
+	return alts
+}
+
+// placed is the cond that bits have a value, or with not another.
+func (r *ruleReader) placed(b raw, n *big.Int, not bool) (c saved.Cond, ok bool) {
+	if b.base == "nh" {
+		return r.inHeader(b, n, not)
+	}
+	first, last := b.offset/8, (b.offset+b.len-1)/8
+	mask := b.mask
+	if mask == nil {
+		mask = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(b.len)), big.NewInt(1))
+	}
+	left := uint(8*(last+1) - b.offset - b.len)
+	size := last - first + 1
+	at := saved.At{Header: b.base == "th", Offset: first,
+		Mask:  string(new(big.Int).Lsh(mask, left).FillBytes(make([]byte, size))),
+		Value: string(new(big.Int).Lsh(n, left).FillBytes(make([]byte, size)))}
+	p := saved.Payload{At: []saved.At{at}, Not: not}
+	r.inner = r.inner || b.base == "ih"
+	if not {
+		c = c.Narrowed("packets that end before these bytes match the policy's rule, and not this one")
+	}
+	return c.WithPayload(p), true
+}
+
+// ofInner is c, a whole rule that asks for bytes behind the L4 header: nft knows where that of some protocols ends.
+func ofInner(c saved.Cond) saved.Cond {
+	known := saved.Only(saved.ProtoTCP, saved.ProtoUDP)
+	if proto := c.Implied()[packet.Proto]; proto == nil || !proto.Within(known) {
+		c = c.Narrowed("of the protocols whose header nft knows the end of, the policy reads TCP and UDP")
+	}
+	return c.With(packet.Proto, known)
+}
+
+// inHeader is the cond that bits of the IP header have a value, in rules for one family.
+func (r *ruleReader) inHeader(b raw, n *big.Int, not bool) (c saved.Cond, ok bool) {
+	const most = 32
+	if b.mask != nil || b.len > most || not {
+		return c, false
+	}
+	f := r.file.table(r.head, r.head.Table).Families
+	for _, a := range r.rule.Alts {
+		switch v := a.Field[packet.Family]; {
+		case v != nil && v.Within(saved.FamilyValues[saved.IPv4]):
+			f &= saved.IPv4
+		case v != nil && v.Within(saved.FamilyValues[saved.IPv6]):
+			f &= saved.IPv6
+		}
+	}
+	if f != saved.IPv4 && f != saved.IPv6 {
+		return c, false
+	}
+	return saved.Word{Bit: b.offset, Width: b.len, Values: saved.Only(uint32(n.Uint64()))}.Cond(f)
+}
