@@ -155,6 +155,9 @@ func (f *familyBuilder) condition(t *table, r *ir.Rule, c condition, mark lineMa
 		f.metered(t, r, c, mark)
 		return
 	}
+	if f.texts(t, r, c, mark) {
+		return
+	}
 	if len(c.not) == 0 {
 		for _, a := range c.any {
 			f.verdict(t.at, a, r.Verdict, mark)

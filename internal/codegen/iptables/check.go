@@ -22,6 +22,7 @@ func (f *familyBuilder) checks(t *table) {
 			f.writeCheck(t, c, ir.Drop)
 		}
 	}
+	f.byProtocol(t, t.at)
 	if f.pl.Program.Observed == 0 {
 		return
 	}

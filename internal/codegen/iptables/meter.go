@@ -29,7 +29,13 @@ func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark
 		return
 	}
 	first := t.chain(f.chainName(r.Name))
-	t.at.add("%s-j %s", lineTests{proto: sameProto(c)}, first.name)
+	ask := lineTests{proto: sameProto(c)}
+	if searches(c.any) {
+		if shared, left, ok := parted(c.any); ok {
+			ask, c.any = shared, left
+		}
+	}
+	t.at.add("%s-j %s", ask, first.name)
 	for _, a := range c.not {
 		first.add("%s-j RETURN", a)
 	}

@@ -93,6 +93,10 @@ func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 		return
 	}
 	if w.except == nil && len(w.lines) == 1 {
+		if w.lines[0].text == "" && n.charges(rule) { // nothing would be asked twice
+			n.overLimits(rule, count, p)
+			return
+		}
 		n.line(w.lines[0].text, "jump", n.over(rule, count, p))
 		return
 	}
@@ -128,18 +132,28 @@ func (n *generator) over(rule int, count string, p chainInput) (chain string) {
 	if chain, ok := n.overs[key]; ok {
 		return chain
 	}
-	r := &n.plan.Program.Rules[rule]
-	n.overs[key] = n.called("over-"+r.Name, func() {
-		for _, limit := range r.Over {
-			for _, text := range n.overLines(limit, p) {
-				n.exceeded(text, count, r)
-			}
-		}
+	n.overs[key] = n.called("over-"+n.plan.Program.Rules[rule].Name, func() {
+		n.overLimits(rule, count, p)
 		if n.plan.Joined(rule + 1) {
 			n.decide(ruleLine{proto: match.AllProtocols}, n.count(rule+1), n.plan.Program.Rules[rule+1].Verdict)
 		}
 	})
 	return n.overs[key]
+}
+
+// charges reports whether all that a rule does to a packet within its limits is to charge it: lines behind it go on.
+func (n *generator) charges(rule int) bool {
+	return !n.plan.Program.Rules[rule].Observe && !n.plan.Joined(rule+1)
+}
+
+// overLimits writes the lines of what exceeds any of a rule's limits.
+func (n *generator) overLimits(rule int, count string, p chainInput) {
+	r := &n.plan.Program.Rules[rule]
+	for _, limit := range r.Over {
+		for _, text := range n.overLines(limit, p) {
+			n.exceeded(text, count, r)
+		}
+	}
 }
 
 // overChain is a chain of over: that of a rule, for packets of a direction.

@@ -13,18 +13,18 @@ import (
 
 // terms are the tests of protocol, header and fragment in a family. The destination port of packets of a direction is
 // conntrack's, of a line for one protocol.
-func (l l4Line) terms(family uint32, direction string) (terms []term) {
+func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 	prefix := protocolText(l.proto[0].First)
 	if len(l.header) == 0 || l.proto[0].First != l.proto[len(l.proto)-1].Last {
 		prefix = "th"
-		if !slices.Equal(l.proto, match.AllProtocols) {
+		if !slices.Equal(l.proto, match.AllProtocols) && !p.knowsProto(l.proto) {
 			terms = append(terms, way("meta l4proto "+valuesText(l.proto, packet.Proto.Size(), protocolText)))
 		}
 	}
 	var asked []term // behind the others: in front of `udp sport`, nft would leave its protocol out of what it lists, and not read that again
 	for _, m := range l.header {
-		if m.Field == packet.DPort && direction != "" {
-			asked = append(asked, askedTerm(prefix, direction, m.Values))
+		if m.Field == packet.DPort && p.direction != "" {
+			asked = append(asked, askedTerm(prefix, p.direction, m.Values))
 			continue
 		}
 		terms = append(terms, headerTerm(m, prefix))

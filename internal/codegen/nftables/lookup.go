@@ -8,9 +8,11 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/dispatch"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // rules writes the rules of a chain, in their order. Where that spares a packet many of them, verdict maps select chains with
@@ -23,7 +25,10 @@ func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chain
 			n.count(step.Rule)
 		}
 	}
-	n.nodes(chain, p.direction, dispatch.Arrange(n.plan.Program.Sets, list), func(i int) { n.rule(steps[i], s, p) })
+	n.nodes(chain, p.direction, dispatch.Arrange(n.plan.Program.Sets, list), nil, func(i int, protos []ir.Range) {
+		p.protos = protos
+		n.rule(steps[i], s, p)
+	})
 }
 
 // weighed is a rule of a chain, with the number of its lines.
@@ -40,18 +45,41 @@ func (n *generator) weighed(step plan.Step, p chainInput) dispatch.Rule {
 	return out
 }
 
-func (n *generator) nodes(chain, direction string, nodes []dispatch.Node, write func(rule int)) {
+// nodes writes rules and lookups, for packets of some protocols; nil is any.
+func (n *generator) nodes(chain, direction string, nodes []dispatch.Node, protos []ir.Range, write ruleWriter) {
 	for _, node := range nodes {
 		if node.Lookup == nil {
-			write(node.Rule)
+			write(node.Rule, protos)
 		} else {
-			n.lookup(chain, direction, node.Lookup, write)
+			n.lookup(chain, direction, node.Lookup, protos, write)
 		}
 	}
 }
 
+// ruleWriter writes a rule for packets of some protocols.
+type ruleWriter func(rule int, protos []ir.Range)
+
+// selected are the protocols of the packets for which a map selects a list, of those that come to the map.
+func selected(l *dispatch.Lookup, list int, protos []ir.Range) []ir.Range {
+	if l.Key != dispatch.Proto {
+		return protos
+	}
+	var out []ir.Range
+	for _, m := range l.Maps {
+		if m == nil {
+			continue
+		}
+		for _, e := range m.Elements {
+			if e.List == list {
+				out = append(out, ranges.Span(e.First.Number(), e.Last.Number()))
+			}
+		}
+	}
+	return ranges.Normalize(out)
+}
+
 // lookup writes a verdict map, and the chains that it selects.
-func (n *generator) lookup(chain, direction string, l *dispatch.Lookup, write func(rule int)) {
+func (n *generator) lookup(chain, direction string, l *dispatch.Lookup, protos []ir.Range, write ruleWriter) {
 	verdicts := make([]string, len(l.Lists))
 	for family, m := range l.Maps {
 		if m == nil {
@@ -62,7 +90,9 @@ func (n *generator) lookup(chain, direction string, l *dispatch.Lookup, write fu
 			text := elementText(l, family, e)
 			if verdicts[e.List] == "" {
 				name := fmt.Sprintf("%s-%s%s", chain, chainWords[l.Key], text)
-				verdicts[e.List] = " : jump " + n.called(name, func() { n.nodes(name, direction, l.Lists[e.List], write) })
+				verdicts[e.List] = " : jump " + n.called(name, func() {
+					n.nodes(name, direction, l.Lists[e.List], selected(l, e.List, protos), write)
+				})
 			}
 			key := keyText(l, family, direction)
 			if direction != "" && l.Key == dispatch.DPort { // nft does not take conntrack's port beside a protocol that differs

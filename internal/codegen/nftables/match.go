@@ -9,6 +9,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -39,6 +40,9 @@ type chainInput struct {
 	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
 	outside   term   // the test of the device that lines need; nil: packets of others do not come so far
 
+	// protos are the protocols that packets are known to have; nil: they can have any.
+	protos []ir.Range
+
 	// direction is that of the packets in their connection, "original" or "reply", when their destination has been translated:
 	// the chain then asks conntrack for the one that they came in with; "" when it is in the packet.
 	direction string
@@ -60,6 +64,11 @@ func (p chainInput) known(pl *plan.Plan, side int, m ir.AddrMatch) (left ir.Addr
 		return match.Here(pl.Program.Sets, m)
 	}
 	return match.Elsewhere(pl.Program.Sets, m)
+}
+
+// knowsProto reports whether all packets are known to have one of some protocols.
+func (p chainInput) knowsProto(protos []ir.Range) bool {
+	return p.protos != nil && len(netfilter.Without(p.protos, protos)) == 0
 }
 
 // address is the key of an address, side 0 being the source, as the packet had it when it came in.
@@ -134,11 +143,14 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 		local = append(local, p.outside)
 	}
 	l4 := l4Lines(r, family, p.fragments)
+	if r.Verdict == ir.Reject { // what answers names its protocol: nft would add it to what it lists
+		p.protos = nil
+	}
 	if r.Verdict == ir.Reject || p.direction != "" && match.Tests(r, packet.DPort) { // nft takes conntrack's port for one protocol alone
 		l4 = apartTCP(l4)
 	}
 	for _, l := range l4 {
-		for _, w := range product(slices.Concat(before, l.terms(family, p.direction), behind, local)) {
+		for _, w := range product(slices.Concat(before, l.terms(family, p), behind, local)) {
 			w.proto = l.proto
 			lines = append(lines, w)
 		}

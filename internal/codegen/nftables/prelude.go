@@ -37,6 +37,19 @@ func kindOf(text string) packetKind {
 	return packetKind{}
 }
 
+// within are lines for packets of the kind in a chain of theirs: with a port of any protocol, nft does not ask for it again.
+func (k packetKind) within(lines []guardLine) []guardLine {
+	lines = slices.Clone(lines)
+	for i := range lines {
+		for _, port := range []string{" dport ", " sport "} {
+			if value, ok := strings.CutPrefix(lines[i].text, k.name+port); ok {
+				lines[i].text = "th" + port + value
+			}
+		}
+	}
+	return lines
+}
+
 // guards writes lines before the rules of a chain, such that a packet is asked for few of them: those that only packets of one
 // kind can match stand in a chain of their own. Lines that could match the same packet stay in their order.
 func (n *generator) guards(chain string, lines []guardLine) {
@@ -84,7 +97,7 @@ func (n *generator) guardsOf(chain string, lines []guardLine, remark string) str
 	if len(lines) == 1 || kind.test == "" {
 		return n.plainGuards(lines, remark)
 	}
-	n.line(kind.test, "jump", n.called(chain+"-checks-"+kind.name, func() { n.plainGuards(lines, "") }))
+	n.line(kind.test, "jump", n.called(chain+"-checks-"+kind.name, func() { n.plainGuards(kind.within(lines), "") }))
 	return ""
 }
 
