@@ -20,17 +20,26 @@ import (
 // tool is a way to limit sources.
 type tool struct {
 	name, label string
+	random      bool // only with the first case
 	install     func(context.Context, *builder, *rig.Site, testCase) (limiter, error)
 }
 
 var allTools = []tool{
-	{"floodwall/xdp", "floodwall, xdp", floodwallLimit("xdp")},
-	{"floodwall/nftables", "floodwall, nftables", floodwallLimit("nftables")},
-	{"floodwall/iptables", "floodwall, iptables", floodwallLimit("iptables")},
-	{"iptables", "iptables hashlimit", hashlimit},
-	{"nft", "nft dynamic set", nftMeter},
-	{"bpf-lru", "BPF LRU map, a program with nothing else", lruLimit},
+	{"floodwall/xdp", "floodwall, xdp", false, floodwallLimit("xdp", "")},
+	{"floodwall/nftables", "floodwall, nftables", false, floodwallLimit("nftables", "")},
+	{"floodwall/nftables-unchecked", "floodwall, nftables, checks off", true, floodwallLimit("nftables", unchecked)},
+	{"floodwall/iptables", "floodwall, iptables", false, floodwallLimit("iptables", "")},
+	{"floodwall/iptables-unchecked", "floodwall, iptables, checks off", true, floodwallLimit("iptables", unchecked)},
+	{"iptables", "iptables hashlimit", false, hashlimit(rig.IptablesLegacy, "")},
+	{"iptables-nft", "iptables-nft hashlimit", true, hashlimit(rig.IptablesNft, "")},
+	{"iptables-nft-checks", "iptables-nft hashlimit, behind the checks", true, hashlimit(rig.IptablesNft, iptablesChecks)},
+	{"nft", "nft dynamic set", false, nftMeter("")},
+	{"nft-checks", "nft dynamic set, behind the checks", true, nftMeter(nftChecks)},
+	{"bpf-lru", "BPF LRU map, a program with nothing else", false, lruLimit},
 }
+
+// unchecked is the line of a policy without checks.
+const unchecked = "checks: off\n"
 
 // tally is how many packets a limit has seen since it was installed.
 type tally struct {
@@ -46,10 +55,10 @@ type limiter struct {
 	bytes   uint64                             // of kernel memory; 0: unknown
 }
 
-// floodwallLimit applies a policy, which stays.
-func floodwallLimit(target string) func(context.Context, *builder, *rig.Site, testCase) (limiter, error) {
+// floodwallLimit applies a policy, which stays, with more lines before it.
+func floodwallLimit(target, more string) func(context.Context, *builder, *rig.Site, testCase) (limiter, error) {
 	return func(ctx context.Context, b *builder, at *rig.Site, c testCase) (l limiter, err error) {
-		in, err := b.Hold(ctx, at, c.policy(), target)
+		in, err := b.Hold(ctx, at, more+c.policy(), target)
 		if err != nil {
 			return l, err
 		}
@@ -113,53 +122,57 @@ func ruleTally(s *control.Status) (t tally) {
 	return t
 }
 
-// hashlimit is the limit with iptables.
-func hashlimit(ctx context.Context, _ *builder, at *rig.Site, c testCase) (l limiter, err error) {
-	const name = "bench"
-	rules := fmt.Sprintf("-A PREROUTING -p udp -m hashlimit --hashlimit-above %d/sec --hashlimit-burst %d --hashlimit-mode srcip"+
-		" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, burst, c.per, name) +
-		fmt.Sprintf("-A PREROUTING -p udp --dport %d -j DROP\n-A PREROUTING -p udp -j DROP\n", heavyPort)
-	if err := rig.RestoringRaw(rules)(ctx, at); err != nil {
-		return l, err
-	}
-	l.tally = func(ctx context.Context) (tally, error) {
-		out, _, err := tools.Run(ctx, at.Server, nil, "iptables-legacy-save", "-c", "-t", "raw")
-		if err != nil {
-			return tally{}, err
+// hashlimit is the limit with a form of iptables, behind some rules.
+func hashlimit(form, before string) func(context.Context, *builder, *rig.Site, testCase) (limiter, error) {
+	return func(ctx context.Context, _ *builder, at *rig.Site, c testCase) (l limiter, err error) {
+		const name = "bench"
+		rules := fmt.Sprintf("-A PREROUTING -p udp -m hashlimit --hashlimit-above %d/sec --hashlimit-burst %d --hashlimit-mode srcip"+
+			" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, burst, c.per, name) +
+			fmt.Sprintf("-A PREROUTING -p udp --dport %d -j DROP\n-A PREROUTING -p udp -j DROP\n", heavyPort)
+		if err := rig.RestoringBy(form, "*raw\n"+before+rules+"COMMIT\n")(ctx, at); err != nil {
+			return l, err
 		}
-		return tallyOf(countsAfter(out, "["))
+		l.tally = func(ctx context.Context) (tally, error) {
+			out, _, err := tools.Run(ctx, at.Server, nil, form+"-save", "-c", "-t", "raw")
+			if err != nil {
+				return tally{}, err
+			}
+			return tallyOf(countsAfter(out, "["))
+		}
+		l.entries = func(context.Context) (n int, err error) {
+			err = at.Server.Do(func() error {
+				held, err := os.ReadFile("/proc/thread-self/net/ipt_hashlimit/" + name)
+				n = strings.Count(string(held), "\n")
+				return err
+			})
+			return n, err
+		}
+		return l, nil
 	}
-	l.entries = func(context.Context) (n int, err error) {
-		err = at.Server.Do(func() error {
-			held, err := os.ReadFile("/proc/thread-self/net/ipt_hashlimit/" + name)
-			n = strings.Count(string(held), "\n")
-			return err
-		})
-		return n, err
-	}
-	return l, nil
 }
 
-// nftMeter is the limit with nft, as its wiki has it: a set that packets fill.
-func nftMeter(ctx context.Context, _ *builder, at *rig.Site, c testCase) (l limiter, err error) {
-	script := rig.NftRaw.Script(at, fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
-		c.mask(), c.rate, burst)+fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort),
-		"set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
-	if _, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-"); err != nil {
-		return l, err
-	}
-	l.tally = func(ctx context.Context) (tally, error) {
-		out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "chain", "inet", "bench", "drops")
-		if err != nil {
-			return tally{}, err
+// nftMeter is the limit with nft, as its wiki has it: a set that packets fill; behind some rules.
+func nftMeter(before string) func(context.Context, *builder, *rig.Site, testCase) (limiter, error) {
+	return func(ctx context.Context, b *builder, at *rig.Site, c testCase) (l limiter, err error) {
+		rules := fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
+			c.mask(), c.rate, burst) + fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort)
+		script := rig.NftRaw.Script(at, before+rules, "set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
+		if err := b.InstallNft(ctx, at, script); err != nil {
+			return l, err
 		}
-		return tallyOf(countsAfter(out, "counter packets "))
+		l.tally = func(ctx context.Context) (tally, error) {
+			out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "chain", "inet", "bench", "drops")
+			if err != nil {
+				return tally{}, err
+			}
+			return tallyOf(countsAfter(out, "counter packets "))
+		}
+		l.entries = func(ctx context.Context) (int, error) {
+			out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "set", "inet", "bench", "held")
+			return strings.Count(out, "expires"), err
+		}
+		return l, nil
 	}
-	l.entries = func(ctx context.Context) (int, error) {
-		out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "set", "inet", "bench", "held")
-		return strings.Count(out, "expires"), err
-	}
-	return l, nil
 }
 
 // lruEntries is how many sources the plain program's map holds.

@@ -39,7 +39,8 @@ func Run(ctx context.Context, s *rig.Session) error {
 var notes = []string{
 	"A packet of 128 bytes is one whose IP header says so; its payload is 100 random small letters. The rule is for UDP to",
 	"port 53, and the next rule drops all. 64 texts are 64 rules of iptables, and one of Floodwall. Fixed: four bytes at the",
-	"beginning of the payload. Floodwall's policies have the standard checks.",
+	"beginning of the payload. Floodwall's policies have the standard checks. It searches with kmp, as bm misses a text that",
+	"lies in two pieces of a packet's memory, and by iptables-nft where that is the default, as on Debian.",
 }
 
 // magic is four bytes that no packet of the bench begins with.
@@ -47,8 +48,13 @@ const magic = "de ad be ef"
 
 // rawRow adds a row for rules of iptables before one that drops all.
 func rawRow(ctx context.Context, b *rig.Builder, name, label, rules string) (*rig.Rate, error) {
-	err := b.Installed("iptables/"+name, label, func(at *rig.Site) error {
-		return rig.RestoringRaw(rules+"-A PREROUTING -j DROP\n")(ctx, at)
+	return formRow(ctx, b, rig.IptablesLegacy, "iptables/"+name, label, rules)
+}
+
+// formRow is rawRow for a form of iptables.
+func formRow(ctx context.Context, b *rig.Builder, form, name, label, rules string) (*rig.Rate, error) {
+	err := b.Installed(name, label, func(at *rig.Site) error {
+		return rig.RestoringBy(form, "*raw\n"+rules+"-A PREROUTING -j DROP\nCOMMIT\n")(ctx, at)
 	})
 	if err != nil {
 		return nil, err
@@ -72,6 +78,10 @@ func addStringTools(ctx context.Context, b *rig.Builder) error {
 				b.Table.Rival = row
 			}
 		}
+	}
+	many := lists.StringRules("kmp", lists.Texts(lists.MostStrings))
+	if _, err := formRow(ctx, b, rig.IptablesNft, "iptables-nft/string/kmp/n=64", "iptables-nft kmp, 64 texts", many); err != nil {
+		return err
 	}
 	return nil
 }

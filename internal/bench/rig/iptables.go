@@ -23,8 +23,19 @@ func RestoreRules(ctx context.Context, at *Site, v6 bool, rules string) (time.Du
 
 // Restoring has iptables take a script.
 func Restoring(script string) func(context.Context, *Site) error {
+	return RestoringBy(IptablesLegacy, script)
+}
+
+// The forms of iptables: over the kernel's own tables, and over those of nft, which is Debian's default.
+const (
+	IptablesLegacy = "iptables-legacy"
+	IptablesNft    = "iptables-nft"
+)
+
+// RestoringBy has a form of iptables take a script.
+func RestoringBy(form, script string) func(context.Context, *Site) error {
 	return func(ctx context.Context, at *Site) error {
-		_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "iptables-legacy-restore")
+		_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), form+"-restore")
 		return err
 	}
 }

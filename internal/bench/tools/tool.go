@@ -22,7 +22,8 @@ func (e *Missing) Error() string { return e.Reason }
 
 // debianPackages is where tools come from, when not from the package of their own name.
 var debianPackages = map[string]string{
-	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "nft": "nftables", "nginx": "nginx-light",
+	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "iptables-nft-restore": "iptables", "iptables-nft-save": "iptables",
+	"nft": "nftables", "nginx": "nginx-light",
 }
 
 // find finds a program of the system, also where administrators' programs are.
