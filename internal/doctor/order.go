@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/display"
@@ -24,97 +23,95 @@ func savedRules(_ context.Context, h *host) []Finding {
 	return append(found, oneWay(rules), unprepared(rules), dropsLate(rules), hitsLate(rules))
 }
 
-var rulePort = regexp.MustCompile(`(?:--)?([sd])ports? (\{[^}]*\}|[^\s{]\S*)`)
-
-// port is the direction and the port of a rule: "d" and "53"; both are "" when it names none.
-func (r savedRule) port() (side, port string) {
-	m := rulePort.FindStringSubmatch(r.text)
-	if m == nil {
-		return "", ""
-	}
-	return m[1], m[2]
-}
-
 // oneWay finds what is kept out of conntrack when it comes in, and whose answers get an entry.
 func oneWay(rules []savedRule) Finding {
 	f := Finding{ID: "notrack-one-way", Severity: Warning, Evidence: "no rule keeps one direction alone out of connection tracking (from nft and iptables-save)"}
-	rules = slices.DeleteFunc(slices.Clone(rules), func(r savedRule) bool { return !r.untracks() })
-	if slices.ContainsFunc(rules, func(r savedRule) bool { return r.hook == "" }) { // what leads there is not known
+	routes, all := routesOf(rules, savedRule.untracks)
+	if !all { // what leads there is not known
 		return f.healthy()
 	}
-	for _, r := range rules {
-		side, port := r.port()
+	for _, r := range routes {
+		side, ports := r.ports()
 		if r.hook != "prerouting" || side == "s" || synOnly(r) || r.word(`-i lo`, `iif "lo"`, `iifname "lo"`) {
 			continue
 		}
-		answered := func(o savedRule) bool {
-			otherSide, other := o.port()
-			return o.hook == "output" && other == "" || otherSide == "s" && other == port
+		var answered []portSpan
+		for _, o := range routes {
+			if otherSide, other := o.ports(); o.meets(r) && (otherSide == "s" || o.hook == "output" && other.all()) {
+				answered = append(answered, other...)
+			}
 		}
-		if slices.ContainsFunc(rules, answered) {
+		if side != "" && ports.all() && answered != nil { // ports that are not written as numbers
 			continue
 		}
-		f.Evidence = fmt.Sprintf("the rule %q of table %s keeps packets that come in out of connection tracking, and no rule of the hook output those that answer "+
-			"(from nft and iptables-save)", r.text, r.table)
-		f.Cost = "each answer of this host gets an entry: the table fills as if there were no such rule, and each packet that is sent pays for tracking"
-		return f.command(r.counterpart(port)...)
+		if left := ports.without(answered); len(left) > 0 {
+			f.Evidence = fmt.Sprintf("the rule %q of table %s%s keeps packets that come in out of connection tracking, and no rule of the hook output those that answer "+
+				"(from nft and iptables-save)", r.text, r.table, r.from())
+			f.Cost = "each answer of this host gets an entry: the table fills as if there were no such rule, and each packet that is sent pays for tracking"
+			return f.command(r.counterpart(left)...)
+		}
 	}
 	return f.healthy()
 }
 
 // synOnly reports whether a rule is about the SYNs of SYNPROXY, whose other packets are tracked.
 func synOnly(r savedRule) bool {
-	return r.word("--syn", "--tcp-flags FIN,SYN,RST,ACK SYN") || strings.Contains(r.text, "tcp flags")
+	return r.word("--syn", "--tcp-flags FIN,SYN,RST,ACK SYN") || strings.Contains(r.whole(), "tcp flags")
 }
 
-// counterpart is the command that keeps the answers out of conntrack too.
-func (r savedRule) counterpart(port string) []string {
-	proto := "udp"
-	if r.word("tcp", "-p tcp") {
-		proto = "tcp"
-	}
+// counterpart is the command that keeps the answers from these ports out of conntrack too.
+func (r savedRule) counterpart(ports portSpans) []string {
 	if r.iptables {
-		match := "-p " + proto
-		if port != "" {
-			match += " --sport " + port
-		}
-		if strings.Contains(port, ",") {
-			match = "-p " + proto + " -m multiport --sports " + port
-		}
-		return []string{"iptables -t raw -A OUTPUT " + match + " -j CT --notrack"}
-	}
-	match := "meta l4proto " + proto
-	if port != "" {
-		match = proto + " sport " + port
+		return []string{r.tool() + " -t raw -A OUTPUT" + r.proto().iptables() + ports.iptables("s") + " -j CT --notrack"}
 	}
 	return []string{
-		"nft add table inet answers", "nft add chain inet answers out '{ type filter hook output priority raw; }'",
-		"nft add rule inet answers out '" + match + " notrack'",
+		"nft add table " + r.family + " answers", "nft add chain " + r.family + " answers out '{ type filter hook output priority raw; }'",
+		"nft add rule " + r.family + " answers out '" + r.proto().nft("sport", ports) + "notrack'",
 	}
 }
 
 // unprepared finds SYNPROXY whose SYNs are tracked: it gets none of them then.
 func unprepared(rules []savedRule) Finding {
 	f := Finding{ID: "synproxy-notrack", Severity: Warning, Evidence: "no SYNPROXY is without its notrack (from nft and iptables-save)"}
-	i := slices.IndexFunc(rules, savedRule.synproxies)
-	if i < 0 || slices.ContainsFunc(rules, func(r savedRule) bool { return r.untracks() && (r.hook == "prerouting" || r.hook == "") }) {
+	untracking, all := routesOf(rules, savedRule.untracks)
+	if !all {
 		return f.healthy()
 	}
-	f.Evidence = fmt.Sprintf("the rule %q of table %s is there, and no rule before conntrack keeps its SYNs untracked (from nft and iptables-save)", rules[i].text, rules[i].table)
-	f.Cost = "a SYN gets an entry before SYNPROXY sees it: a SYN flood fills the table, and a rule that asks for `untracked` or `invalid` never gets it"
-	_, port := rules[i].port()
-	match := ""
-	if rules[i].iptables {
-		if port != "" {
-			match = " --dport " + port
+	proxies, _ := routesOf(rules, savedRule.synproxies)
+	for _, r := range proxies {
+		_, ports := r.ports()
+		var untracked []portSpan
+		for _, o := range untracking {
+			if side, other := o.ports(); o.hook == "prerouting" && side != "s" && o.meets(r) && o.proto() != udp {
+				untracked = append(untracked, other...)
+			}
 		}
-		return f.command("iptables -t raw -A PREROUTING -p tcp" + match + " --syn -j CT --notrack")
+		if ports.all() && untracked != nil { // the rules before conntrack choose the ports
+			continue
+		}
+		if left := ports.without(untracked); len(left) > 0 {
+			f.Evidence = fmt.Sprintf("the rule %q of table %s%s is there, and no rule before conntrack keeps its SYNs untracked (from nft and iptables-save)",
+				r.text, r.table, r.from())
+			f.Cost = "a SYN gets an entry before SYNPROXY sees it: a SYN flood fills the table, and a rule that asks for `untracked` or `invalid` never gets it"
+			return f.command(r.untrackSYNs(left)...)
+		}
 	}
-	if port != "" {
-		match = "tcp dport " + port + " "
+	return f.healthy()
+}
+
+// untrackSYNs is the command that keeps SYNs to these ports out of conntrack.
+func (r savedRule) untrackSYNs(ports portSpans) []string {
+	if r.iptables {
+		return []string{r.tool() + " -t raw -A PREROUTING -p tcp" + ports.iptables("d") + " --syn -j CT --notrack"}
 	}
-	return f.command("nft add table inet syns", "nft add chain inet syns pre '{ type filter hook prerouting priority raw; }'",
-		"nft add rule inet syns pre '"+match+"tcp flags syn / fin,syn,rst,ack notrack'")
+	match := ""
+	if !ports.all() {
+		match = tcp.nft("dport", ports)
+	}
+	return []string{
+		"nft add table " + r.family + " syns", "nft add chain " + r.family + " syns pre '{ type filter hook prerouting priority raw; }'",
+		"nft add rule " + r.family + " syns pre '" + match + "tcp flags syn / fin,syn,rst,ack notrack'",
+	}
 }
 
 // asksState are words of rules that need what is known only behind conntrack and routing.

@@ -17,6 +17,12 @@ func TestRulesOfOthers(t *testing.T) {
 	table := func(name string, lines ...string) string {
 		return "iptables-nft-restore -c <<'END'\n*" + name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\nEND\n"
 	}
+	table6 := func(name string, lines ...string) string {
+		return "ip6tables" + strings.TrimPrefix(table(name, lines...), "iptables")
+	}
+	proxied := func(port string) string {
+		return "-A INPUT -p tcp -m tcp --dport " + port + " -m conntrack --ctstate INVALID,UNTRACKED -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460"
+	}
 	var many []string
 	for i := range 60 {
 		many = append(many, fmt.Sprintf("[0:0] -A INPUT -s 198.51.100.%d -j ACCEPT", i))
@@ -41,6 +47,38 @@ func TestRulesOfOthers(t *testing.T) {
 			"synproxy-notrack", Warning, "synproxy mss 1460", true},
 		{"synproxy with notrack", table("raw", "-A PREROUTING -p tcp -m tcp --dport 80 --syn -j CT --notrack") +
 			table("filter", "-A INPUT -p tcp -m tcp --dport 80 -m conntrack --ctstate INVALID,UNTRACKED -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460"), "", "", "", false},
+		{"one way in a chain", table("raw", ":DNS - [0:0]", "-A PREROUTING -p udp -m udp --dport 53 -j DNS", "-A DNS -j CT --notrack"),
+			"notrack-one-way", Warning, `"-j CT --notrack" of table raw \(reached by "-p udp -m udp --dport 53 -j DNS"\)`, true},
+		{"both ways in chains", table("raw", ":IN - [0:0]", ":OUT - [0:0]", "-A PREROUTING -p udp -m udp --dport 53 -j IN", "-A IN -j CT --notrack",
+			"-A OUTPUT -p udp -j OUT", "-A OUT -p udp -m udp --sport 53 -j CT --notrack"), "", "", "", false},
+		{"one way beside a chain that nothing leads to", table("raw", ":NONE - [0:0]", "-A NONE -p udp -m udp --sport 53 -j CT --notrack", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack"),
+			"notrack-one-way", Warning, `"-p udp -m udp --dport 53 -j CT --notrack" of table raw`, true},
+		{"one way in a chain of nft", "nft 'table inet x { chain un { notrack; }; chain mid { udp dport { 53, 123 } goto un; }; chain pre { type filter hook prerouting priority raw; jump mid; }; }'",
+			"notrack-one-way", Warning, `"notrack" of table x \(reached by "jump mid udp dport { 53, 123 } goto un"\)`, true},
+		{"one way by a map of rules", "nft 'table inet x { chain un { notrack; }; chain pre { type filter hook prerouting priority raw; udp dport vmap { 53 : jump un }; }; chain out { type filter hook output priority raw; udp sport 53 notrack; }; }'",
+			"", "", "", false},
+		{"one of two ports back", table("raw", "-A PREROUTING -p udp -m multiport --dports 53,123 -j CT --notrack", "-A OUTPUT -p udp -m udp --sport 53 -j CT --notrack"),
+			"notrack-one-way", Warning, `--dports 53,123`, true},
+		{"two ports back by two rules", table("raw", "-A PREROUTING -p udp -m multiport --dports 53,123 -j CT --notrack", "-A OUTPUT -p udp -m udp --sport 53 -j CT --notrack",
+			"-A OUTPUT -p udp -m udp --sport 123 -j CT --notrack"), "", "", "", false},
+		{"another protocol back", table("raw", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack", "-A OUTPUT -p tcp -m tcp --sport 53 -j CT --notrack"),
+			"notrack-one-way", Warning, `-p udp`, true},
+		{"one way, IPv6", table6("raw", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack"), "notrack-one-way", Warning, `--dport 53`, true},
+		{"one way, IPv6 beside both of IPv4", table("raw", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack", "-A OUTPUT -p udp -m udp --sport 53 -j CT --notrack") +
+			table6("raw", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack"), "notrack-one-way", Warning, `--dport 53`, true},
+		{"one way, nft of IPv6", "nft 'table ip6 x { chain pre { type filter hook prerouting priority raw; tcp dport 80-90 notrack; }; }'", "notrack-one-way", Warning, `80-90`, true},
+		{"synproxy, notrack of another port", table("raw", "-A PREROUTING -p tcp -m tcp --dport 443 --syn -j CT --notrack") + table("filter", proxied("80")),
+			"synproxy-notrack", Warning, "--dport 80 ", true},
+		{"synproxy, notrack of answers", table("raw", "-A PREROUTING -p tcp -m tcp --sport 80 -j CT --notrack", "-A OUTPUT -p tcp -m tcp --dport 80 -j CT --notrack") + table("filter", proxied("80")),
+			"synproxy-notrack", Warning, "--dport 80 ", true},
+		{"synproxy, notrack of UDP", table("raw", "-A PREROUTING -p udp -m udp --dport 80 -j CT --notrack", "-A OUTPUT -p udp -m udp --sport 80 -j CT --notrack") + table("filter", proxied("80")),
+			"synproxy-notrack", Warning, "--dport 80 ", true},
+		{"synproxy of IPv6, notrack of IPv4", table("raw", "-A PREROUTING -p tcp -m tcp --dport 80 --syn -j CT --notrack") + table6("filter", proxied("80")),
+			"synproxy-notrack", Warning, "--dport 80 ", true},
+		{"synproxy and notrack in chains", table("raw", ":SYNS - [0:0]", "-A PREROUTING -p tcp -m tcp --syn -j SYNS", "-A SYNS -p tcp -m multiport --dports 80,443 -j CT --notrack") +
+			table("filter", ":WEB - [0:0]", "-A INPUT -p tcp -m tcp --dport 443 -j WEB", "-A WEB -p tcp -m conntrack --ctstate INVALID,UNTRACKED -j SYNPROXY --wscale 7 --mss 1460"), "", "", "", false},
+		{"synproxy of all that is untracked", table("raw", "-A PREROUTING -p tcp -m tcp --dport 80 --syn -j CT --notrack") +
+			table("filter", "-A INPUT -p tcp -m conntrack --ctstate INVALID,UNTRACKED -j SYNPROXY --wscale 7 --mss 1460"), "", "", "", false},
 		{"drops late, iptables", table("filter", "[20000:1200000] -A INPUT -s 203.0.113.9/32 -j DROP"), "drops-late", Note, "has dropped 20,000 packets", false},
 		{"drops late, nft", "nft 'table inet x { chain in { type filter hook input priority 0; udp sport 123 counter packets 30000 bytes 9 drop; }; }'", "drops-late", Note, "has dropped 30,000 packets", false},
 		{"drops by state", table("filter", "[20000:1200000] -A INPUT -m conntrack --ctstate INVALID -j DROP"), "", "", "", false},

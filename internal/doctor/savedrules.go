@@ -12,9 +12,10 @@ import (
 
 // savedRule is a rule as its tool prints it. Floodwall's own are left out.
 type savedRule struct {
-	family       string // nft's word, "" from iptables
+	family       string // nft's word; ip or ip6 from iptables
 	table, chain string
 	hook         string // where packets meet its chain, "" when other chains lead there
+	via          string // the rules that lead to its chain, where routesOf found them
 	text         string
 	packets      uint64 // that matched it; 0 when nothing counts them
 	iptables     bool
@@ -23,7 +24,7 @@ type savedRule struct {
 // word reports whether the rule has one of these words.
 func (r savedRule) word(words ...string) bool {
 	for _, w := range words {
-		if strings.Contains(" "+r.text+" ", " "+w+" ") {
+		if strings.Contains(" "+r.whole()+" ", " "+w+" ") {
 			return true
 		}
 	}
@@ -70,7 +71,11 @@ func readSaved(ctx context.Context, h *host) (rules []savedRule, err error) {
 		case s.command[0] == "nft":
 			rules = append(rules, parseNft(string(text))...)
 		default:
-			rules = append(rules, parseSaved(string(text))...)
+			family := "ip"
+			if strings.HasPrefix(s.command[0], "ip6") {
+				family = "ip6"
+			}
+			rules = append(rules, parseSaved(family, string(text))...)
 		}
 	}
 	return rules, errors.Join(errs...)
@@ -78,8 +83,8 @@ func readSaved(ctx context.Context, h *host) (rules []savedRule, err error) {
 
 var countedRule = regexp.MustCompile(`^\[(\d+):\d+\] -A (\S+) (.*)$`)
 
-// parseSaved reads the output of iptables-save -c.
-func parseSaved(text string) (rules []savedRule) {
+// parseSaved reads the output of iptables-save -c, for a family in nft's word.
+func parseSaved(family, text string) (rules []savedRule) {
 	table := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -90,7 +95,7 @@ func parseSaved(text string) (rules []savedRule) {
 		if m == nil || strings.Contains(strings.ToLower(line), "floodwall") {
 			continue
 		}
-		r := savedRule{table: table, chain: m[2], text: m[3], iptables: true}
+		r := savedRule{family: family, table: table, chain: m[2], text: m[3], iptables: true}
 		r.packets, _ = strconv.ParseUint(m[1], 10, 64) // more than 64 bits there are not
 		if _, is := builtin[m[2]]; is || m[2] == "OUTPUT" {
 			r.hook = strings.ToLower(m[2])
