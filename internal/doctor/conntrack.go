@@ -185,7 +185,7 @@ func sumColumns(text string) (map[string]uint64, error) {
 }
 
 // conntrackLoose warns that packets out of nowhere get entries.
-func conntrackLoose(_ context.Context, h *host) []Finding {
+func conntrackLoose(ctx context.Context, h *host) []Finding {
 	loose, err := h.number(sysctlFile("net", "netfilter", "nf_conntrack_tcp_loose"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -208,6 +208,11 @@ func conntrackLoose(_ context.Context, h *host) []Finding {
 	}
 	rules, _ := h.saved() // savedRules says what could not be read
 	switch proxied := slices.ContainsFunc(rules, savedRule.synproxies); {
+	case loose != 0 && routerProtected(ctx, h):
+		f.Severity = Problem
+		f.Evidence += ", and the policy that runs protects services behind this host, for which `apply` had set it to 0"
+		f.Cost = "the ACK that brings a cookie back is taken for one of a known connection and goes to a server that knows nothing of it: protected " +
+			"connections fail; " + f.Cost
 	case loose != 0 && proxied: // also while the table is empty: the flood fills it
 		f.Severity = Warning
 		f.Evidence += ", and SYNPROXY is in the rules"
@@ -215,4 +220,10 @@ func conntrackLoose(_ context.Context, h *host) []Finding {
 		return []Finding{f.healthy()}
 	}
 	return []Finding{f.command("sysctl -w net.netfilter.nf_conntrack_tcp_loose=0")}
+}
+
+// routerProtected reports whether the policy that runs has SYNPROXY or its like in front of services behind this host.
+func routerProtected(ctx context.Context, h *host) bool {
+	m, err := h.instance.Manifest(ctx)
+	return err == nil && m.Strict()
 }

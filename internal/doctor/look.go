@@ -31,6 +31,7 @@ var probes = []probe{
 	{"conntrack-table", conntrackTable},
 	{"conntrack-drops", conntrackLosses},
 	{"conntrack-services", conntrackServices},
+	{"conntrack-timeouts", conntrackTimeouts},
 	{"conntrack-loose", conntrackLoose},
 	{"synproxy-options", synproxyOptions},
 	{"rules", linearRules},
