@@ -36,6 +36,7 @@ var probes = []probe{
 	{"synproxy-options", synproxyOptions},
 	{"rules", linearRules},
 	{"notrack-one-way", savedRules},
+	{"synproxy-announces", synproxyAnnounces},
 	{"xdp-native", xdpSupport},
 	{"xdp-mtu", frameSize},
 	{"gro", offloads},

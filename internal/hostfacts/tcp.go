@@ -17,7 +17,8 @@ type TCP struct {
 	buffer        int   // of a new socket, in bytes
 }
 
-func readTCP() TCP {
+// ReadTCP asks the kernel for the thread's network namespace.
+func ReadTCP() TCP {
 	is := func(name string, usual int) int { return Sysctl("ipv4/"+name, usual)[0] }
 	buffers := Sysctl("ipv4/tcp_rmem", 4096, 131072, 6291456) // the least, the usual and the largest size of a socket's buffer
 	return TCP{
