@@ -41,6 +41,7 @@ var probes = []probe{
 	{"xdp-mtu", frameSize},
 	{"gro", offloads},
 	{"queues", queues},
+	{"queue-irqs", queueIRQs},
 	{"ring-drops", ringDrops},
 	{"softnet-drops", softnet},
 	{"listen-drops", listenQueues},
