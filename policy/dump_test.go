@@ -31,7 +31,7 @@ func dump(p *policy.Policy) string {
 		if not := match(r.Not); not != "" {
 			fmt.Fprintf(&b, " not{%s }", not)
 		}
-		fmt.Fprintf(&b, "%s then %s%s\n", overs(" over", r.Over), r.Then, actions(r))
+		fmt.Fprintf(&b, "%s%s then %s%s\n", overs(" over", r.Over), connections(r.Connections), r.Then, actions(r))
 	}
 	for _, s := range p.Services {
 		fmt.Fprintf(&b, "%s service %s port=%v from=%v", at(s.Pos), s.Name, s.Port, s.From)
@@ -176,6 +176,23 @@ func overs(what string, all []policy.Over) (text string) {
 		text += "}"
 	}
 	return text
+}
+
+func connections(c *policy.ConnLimit) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprintf(" over{%s %d connections", at(c.Pos), c.Most)
+	if c.From != nil {
+		text += fmt.Sprintf(" from/%d/%d", c.From.V4, c.From.V6)
+	}
+	if c.To != nil {
+		text += fmt.Sprintf(" to/%d/%d", c.To.V4, c.To.V6)
+	}
+	if c.Max != 0 {
+		text += fmt.Sprintf(" max %d", c.Max)
+	}
+	return text + "}"
 }
 
 func actions(r policy.Rule) (text string) {

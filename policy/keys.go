@@ -172,7 +172,8 @@ func (p place) unknown(e pair, known []string) string {
 // homes are the keys under which other keys belong.
 var homes = map[string]string{
 	"rate": "over", "per": "over", "burst": "over", "ban": "over",
-	"offset": "at", "bytes": "at", "mask": "at", "contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
+	"connections": "over",
+	"offset":      "at", "bytes": "at", "mask": "at", "contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
 }
 
 // elsewhere says where a key belongs that is not known here, or is "".
@@ -183,6 +184,8 @@ func elsewhere(key string, known []string) string {
 		return fmt.Sprintf("it belongs to %s: %s: {%s: …}", home, home, key)
 	case slices.Contains(known, "rate") && slices.Contains([]string{"then", "slip", "sample", "observe"}, key):
 		return "it belongs to the rule, beside over"
+	case slices.Contains(known, "rate") && key == "connections":
+		return "only over of a rule counts connections"
 	case slices.Contains(known, "track") && key == "placement":
 		return "it belongs to a rule or, for all of them and services, to the policy"
 	case slices.Contains(known, "track") && slices.Contains([]string{"over", "payload", "dns", "then", "observe", "sample"}, key):

@@ -73,7 +73,11 @@ func (p place) over(key string, n *node) Over {
 	}
 	form, before := overForm{over: &o}, len(p.r.errs)
 	seen := readKeys(p, key, n, overKeys, &form)
-	p.require(n, seen, "rate", "say what is too much, as in rate: 1000/s")
+	tooMuch := "say what is too much, as in rate: 1000/s"
+	if key == "over" {
+		tooMuch += " or connections: 20"
+	}
+	p.require(n, seen, "rate", tooMuch)
 	if len(p.r.errs) > before || !n.Whole() {
 		return o
 	}

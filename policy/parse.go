@@ -184,6 +184,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 		to.BootClosed = to.Default == Drop
 	}
 	p.untrackedServices(to)
+	p.untrackedConnections(to)
 	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
 		d.Sample = usualSample
 	}

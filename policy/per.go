@@ -16,16 +16,19 @@ const (
 )
 
 // per reads by what a limit counts.
-func (p place) per(to *overForm, v *node) {
+func (p place) per(to *overForm, v *node) { p.prefixes(&to.over.From, &to.over.To, v) }
+
+// prefixes reads the prefixes of sources and of destinations by which something is counted.
+func (p place) prefixes(from, to **PrefixLen, v *node) {
 	p.each("per", v, func(w *node) {
 		end, length, f := perEnd(w.Text)
 		if f != nil {
 			p.flawed(w.Pos, "per", listHint(f, "per", w, v))
 			return
 		}
-		at := &to.over.From
+		at := from
 		if end == "to" {
-			at = &to.over.To
+			at = to
 		}
 		if *at != nil {
 			p.errorf(w.Pos, "per names %s twice", end).Hint = "for prefixes of two lengths write two limits: over: [{…}, {…}]"

@@ -137,6 +137,8 @@ type Rule struct {
 	Over  []Over // the rule matches what exceeds any of these, asked in this order; nil: it does not ask
 	Then  Verdict
 
+	Connections *ConnLimit // the rule matches what begins a connection beyond these; nil: it does not ask
+
 	Observe bool   // count what matches, and go on as if it did not
 	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 answers all
 	Sample  uint32 // hand one in so many of its packets to user space; 0 is none
@@ -155,6 +157,15 @@ type Over struct {
 	To    *PrefixLen    // of destinations
 	Max   int           // prefixes to remember at a time, 0: as many as the rate calls for
 	Ban   *Ban          // nil: offenders are not banned
+}
+
+// ConnLimit is how many connections there may be at a time, and by what they are counted: by sources, by destinations, or by pairs.
+type ConnLimit struct {
+	Pos  Pos
+	Most uint32     // connections, at least 1
+	From *PrefixLen // one count for each prefix of sources, nil: not by source
+	To   *PrefixLen // of destinations
+	Max  int        // prefixes to remember at a time, 0: as many as is usual
 }
 
 // PrefixLen is the length of a prefix in each family.

@@ -35,7 +35,7 @@ var ruleKeys = slices.Concat(
 	[]key[Rule]{{"name", func(place, *Rule, *node) {}}},
 	inMatch(matchKeys),
 	[]key[Rule]{
-		{"over", func(p place, to *Rule, v *node) { to.Over = p.overs("over", v) }},
+		{"over", place.ruleOver},
 		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, notKeys, &to.Not) }},
 		{"then", func(p place, to *Rule, v *node) { to.Then = scalarOf(p, "then", v, then) }},
 		{"slip", func(p place, to *Rule, v *node) { to.Slip = scalarOf(p, "slip", v, slip) }},
@@ -73,6 +73,7 @@ func (p place) rules(to *Policy, v *node) {
 		if len(p.r.errs) == before {
 			in.truncates(&rule, n)
 			in.samples(&rule, n)
+			in.connecting(&rule, n)
 			in.contradictions(n)
 		}
 		to.Rules = append(to.Rules, rule)

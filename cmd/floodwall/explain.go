@@ -111,11 +111,15 @@ func placed(name, policy string, line int) string {
 
 // wouldDecide says what becomes of packets that a rule let pass by.
 func wouldDecide(p control.Passed) string {
+	limit := "its rate"
+	if p.Connections > 0 {
+		limit = fmt.Sprintf("%d connections", p.Connections)
+	}
 	switch {
 	case p.Above && p.Observe:
-		return "only counts what is above its rate"
+		return "only counts what is above " + limit
 	case p.Above:
-		return fmt.Sprintf("would decide above its rate: %s", p.Verdict)
+		return fmt.Sprintf("would decide above %s: %s", limit, p.Verdict)
 	}
 	return fmt.Sprintf("only counts what it would %s", p.Verdict)
 }

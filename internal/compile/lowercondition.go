@@ -33,6 +33,10 @@ func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 		rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
 	}
 	rule.Over = l.limits(r.Name, r.Over)
+	if c := r.Connections; c != nil {
+		rule.Connections = &ir.ConnLimit{Most: c.Most, Src: (*ir.Prefixes)(c.From), Dst: (*ir.Prefixes)(c.To), Max: c.Max}
+		rule.Match = match.Also(rule.Match, ir.Match{Field: packet.State, Values: ranges.Of(packet.StateNew)})
+	}
 	rule.Observe, rule.Slip, rule.Sample = r.Observe, r.Slip, r.Sample
 }
 

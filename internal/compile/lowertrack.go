@@ -26,10 +26,51 @@ func (l *lowering) untracked(p *policy.Policy) (errs policy.Errors) {
 		flow.Name = l.program.FlowText(&flow)
 		u.Flows = append(u.Flows, flow)
 	}
+	errs = append(errs, l.uncounted(p)...)
 	if errs == nil {
 		l.statesNotHad()
 	}
 	return errs
+}
+
+// uncounted has an error for each rule that counts connections of a service which conntrack is kept away from, or which SYNPROXY
+// begins: nobody counts them there.
+func (l *lowering) uncounted(p *policy.Policy) (errs policy.Errors) {
+	for i, r := range p.Rules {
+		if r.Connections == nil {
+			continue
+		}
+		for _, s := range p.Services {
+			if (s.Track == policy.TrackNot || s.Syn != nil) && l.reaches(&l.program.Rules[i], s) {
+				errs = append(errs, notCounted(p.File, r, s))
+				break
+			}
+		}
+	}
+	return errs
+}
+
+// reaches reports whether a rule can match packets to a service that no conntrack has: of a service that is protected, those of TCP.
+func (l *lowering) reaches(r *ir.Rule, s policy.Service) bool {
+	ports := s.Port
+	if s.Track != policy.TrackNot {
+		ports = ofTCP(ports)
+	}
+	if len(ports) == 0 {
+		return false
+	}
+	return match.Overlap(l.program.Sets, r, &ir.Rule{Match: fieldMatches(policy.Match{Port: ports})})
+}
+
+// notCounted is the error of uncounted.
+func notCounted(file string, r policy.Rule, s policy.Service) *policy.Error {
+	why, remedy := "conntrack counts connections, and `track: false` keeps service %q from it", "take `track: false` out of the service"
+	if s.Syn != nil {
+		why, remedy = "conntrack counts connections, and `syn` begins those of service %q without it", "limit what one source may begin there with `syn: {limit: …}`"
+	}
+	return &policy.Error{File: file, Line: r.Connections.Pos.Line, Col: r.Connections.Pos.Col,
+		Msg:  fmt.Sprintf("rule %q: "+why, r.Name, s.Name),
+		Hint: fmt.Sprintf("let the rule match no packet of the service (`port`, or `not: {port: …}`), or %s", remedy)}
 }
 
 // changing has an error for each set whose entries change while the policy runs: the exemption stands in netfilter alone, whichever
@@ -65,7 +106,11 @@ func (l *lowering) statesNotHad() {
 				kept = "packets of " + u.Flows[j].Name
 			}
 		}
-		if kept != "" {
+		switch {
+		case kept != "" && r.Connections != nil:
+			l.notes = append(l.notes, fmt.Sprintf("line %d: %q counts connections, and does not see %s: `untracked` keeps these from conntrack, which counts them",
+				r.Line, r.Name, kept))
+		case kept != "":
 			l.notes = append(l.notes, fmt.Sprintf("line %d: %q asks for state %s and does not match %s: `untracked` gives these the state untracked",
 				r.Line, r.Name, strings.TrimPrefix(ir.Match{Field: packet.State, Values: states}.String(), "state="), kept))
 		}

@@ -58,10 +58,12 @@ type Passed struct {
 	Above   bool   `json:"above,omitempty"`   // its limit it holds, and not below
 	Observe bool   `json:"observe,omitempty"` // it counts what matches, and does nothing
 	Line    int    `json:"line,omitempty"`
+
+	Connections uint32 `json:"connections,omitempty"` // the limit that it holds above is this number of connections
 }
 
 // Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
-// empty, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
+// empty, there are no connections, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
 func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error) {
 	plan, err := c.Plan(t)
 	if err != nil {
@@ -69,7 +71,7 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 	}
 	program, p := plan.Program, spec.Packet()
 	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
-	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Observe: e.observed(program)})
+	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Connections: e.none, Observe: e.observed(program)})
 	e.Verdict, e.Reason = verdict.String(), program.ReasonName(reason)
 	switch reason.Kind {
 	case ir.ReasonRule:
@@ -95,10 +97,16 @@ func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) boo
 		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // its other layers follow
 		if i >= 0 {
 			r := &p.Rules[i]
-			e.Passed = append(e.Passed, Passed{r.Name, r.Verdict.String(), true, r.Observe, r.Line})
+			e.Passed = append(e.Passed, Passed{Name: r.Name, Verdict: r.Verdict.String(), Above: true, Observe: r.Observe, Line: r.Line})
 		}
 		return false
 	}
+}
+
+// none is a world without connections. It records the rule that counts them.
+func (e *Explanation) none(r *ir.Rule, _ *packet.Packet) int {
+	e.Passed = append(e.Passed, Passed{r.Name, r.Verdict.String(), true, r.Observe, r.Line, r.Connections.Most})
+	return 0
 }
 
 // observed records rules and checks that only count.

@@ -104,7 +104,7 @@ func (p *planned) fixed() string {
 		return "the policy says where they run"
 	case p.options.Costs == nil:
 		return "it was applied without a cost model; `floodwall bench --calibrate` makes one, and then apply again"
-	case len(program.Limits) > 0:
+	case len(program.Limits) > 0 || slices.ContainsFunc(program.Rules, func(r ir.Rule) bool { return r.Connections != nil }):
 		return "limits would begin anew"
 	}
 	return ""

@@ -8,7 +8,7 @@ import (
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Observe || r.Until != 0
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Observe || r.Until != 0
 }
 
 // Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.
@@ -76,6 +76,15 @@ type Limit struct {
 
 	// Lenient: a target whose table, when it is full, drops what it has no place for does without this limit.
 	Lenient bool
+}
+
+// ConnLimit is how many connections that the rule matches there may be at a time. The packet that begins one more exceeds it; no other
+// packet does. At least one of Src and Dst is there.
+type ConnLimit struct {
+	Most uint32    // connections, at least 1
+	Src  *Prefixes // one count for each prefix of the source, nil: not by source
+	Dst  *Prefixes // and of the destination
+	Max  int       // prefixes that can be held at a time, 0: as many as is usual
 }
 
 // Prefixes are the lengths to which addresses are cut.

@@ -20,6 +20,9 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	for _, limit := range r.Over {
 		words = append(words, "over="+p.LimitText(limit))
 	}
+	if r.Connections != nil {
+		words = append(words, "over="+r.Connections.String())
+	}
 	if r.Until != 0 {
 		words = append(words, "until="+time.Unix(0, r.Until).UTC().Format(time.RFC3339))
 	}

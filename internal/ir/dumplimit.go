@@ -10,7 +10,7 @@ import (
 func (p *Program) LimitText(number int) string {
 	l := &p.Limits[number]
 	parts := []string{"rate: " + l.amount(l.Rate) + "/" + timeUnits[l.Per]}
-	if per := l.prefixes(); per != nil {
+	if per := prefixWords(l.Src, l.Dst); per != nil {
 		parts = append(parts, "per: "+strings.Join(per, "+"))
 	}
 	parts = append(parts, "burst: "+l.amount(l.Burst))
@@ -42,12 +42,21 @@ func (l *Limit) amount(n uint64) string {
 	return fmt.Sprint(n) + [...]string{"bit", "kbit", "mbit", "gbit"}[unit]
 }
 
-func (l *Limit) prefixes() (words []string) {
-	if l.Src != nil {
-		words = append(words, fmt.Sprintf("from/%d/%d", l.Src.V4, l.Src.V6))
+// String writes a number of connections as the policy does.
+func (c *ConnLimit) String() string {
+	text := fmt.Sprintf("{connections: %d, per: %s", c.Most, strings.Join(prefixWords(c.Src, c.Dst), "+"))
+	if c.Max > 0 {
+		text += fmt.Sprintf(", max: %d", c.Max)
 	}
-	if l.Dst != nil {
-		words = append(words, fmt.Sprintf("to/%d/%d", l.Dst.V4, l.Dst.V6))
+	return text + "}"
+}
+
+func prefixWords(src, dst *Prefixes) (words []string) {
+	if src != nil {
+		words = append(words, fmt.Sprintf("from/%d/%d", src.V4, src.V6))
+	}
+	if dst != nil {
+		words = append(words, fmt.Sprintf("to/%d/%d", dst.V4, dst.V6))
 	}
 	return words
 }

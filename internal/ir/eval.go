@@ -36,12 +36,17 @@ func (p *Program) ReasonName(r Reason) string {
 	return "default"
 }
 
-// World is what a verdict depends on besides the packet. Its zero value has empty sets, and limits that nobody exceeds.
+// World is what a verdict depends on besides the packet. Its zero value has empty sets, no connections, and limits that nobody exceeds.
 type World struct {
 	Member  func(set int, a netip.Addr) bool         // whether a dynamic set, by its index, has an address
 	Over    func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded, and charges it if not: see Limiter
 	Observe func(r Reason)                           // is told of checks and rules that only count
-	Now     int64                                    // the time, as in Rule.Until; 0 is before the end of every rule
+
+	// Connections is how many connections a rule with a ConnLimit has let begin that are not over, for the prefixes of a packet, without the
+	// packet's own: the packet that opens one is not of it yet.
+	Connections func(r *Rule, pkt *packet.Packet) int
+
+	Now int64 // the time, as in Rule.Until; 0 is before the end of every rule
 }
 
 // Eval is what the program does with pkt: the definition, which every target is tested against.

@@ -28,7 +28,15 @@ func (e *evaluation) holds(r *Rule) bool {
 			return false
 		}
 	}
+	if r.Connections != nil && !e.crowded(r) {
+		return false
+	}
 	return len(r.Over) == 0 || slices.ContainsFunc(r.Over, e.over)
+}
+
+// crowded reports whether there are as many connections as a rule allows.
+func (e *evaluation) crowded(r *Rule) bool {
+	return e.Connections != nil && e.Connections(r, e.pkt) >= int(r.Connections.Most)
 }
 
 func (e *evaluation) over(limit int) bool { return e.Over != nil && e.Over(limit, e.pkt) }

@@ -149,6 +149,9 @@ type Rule struct {
 	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
 	Verdict Verdict
 
+	// Connections, unless it is nil, must be as many as there may be. Such a rule matches packets of StateNew only.
+	Connections *ConnLimit
+
 	// Until is when the rule ends, in nanoseconds of Unix time: from then on it matches nothing, without a process that removes it. The
 	// kernel compares whole seconds. 0 is no end.
 	Until int64

@@ -157,6 +157,9 @@ func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 	for _, i := range r.Over {
 		fmt.Fprintln(h, p.LimitText(i))
 	}
+	if r.Connections != nil {
+		fmt.Fprintln(h, r.Connections)
+	}
 	return h.Sum64()
 }
 

@@ -26,7 +26,10 @@ func Values(r *ir.Rule, f packet.Field) []ir.Range {
 
 // Metered reports whether it matters to r which packets come to it, beyond those that it decides: they are charged to its
 // limits, or counted.
-func Metered(r *ir.Rule) bool { return len(r.Over) > 0 || r.Observe }
+func Metered(r *ir.Rule) bool { return Limited(r) || r.Observe }
+
+// Limited reports whether a rule matches what exceeds a limit: a rate, or a number of connections.
+func Limited(r *ir.Rule) bool { return len(r.Over) > 0 || r.Connections != nil }
 
 // Impossible reports whether nothing can match a rule, and a field of which it allows no value.
 func Impossible(r ir.Rule) (packet.Field, bool) {

@@ -10,6 +10,9 @@ import (
 
 // Unfit returns a key of a rule that a stage cannot serve, and why; or "" when there is none.
 func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
+	if why := pl.unfitConnections(r, s); why != "" {
+		return "over: connections", why
+	}
 	for _, m := range r.Match {
 		if m.Field == packet.Fragment && r.Kind == ir.RuleKindEssential && s == StageFilter {
 			continue // where conntrack has put fragments together, none needs the rule
@@ -36,7 +39,7 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 
 // unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed.
 func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
-	if len(r.Over) > 0 {
+	if match.Limited(r) {
 		return "over", "its packets would be charged a second time"
 	}
 	return pl.Unfit(r, s)

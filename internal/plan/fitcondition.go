@@ -54,6 +54,21 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	return capabilities[pl.Target].limit(l)
 }
 
+// unfitConnections is why a stage cannot count the connections of a rule, "" when it can or need not. XDP sees neither what this host
+// sends nor when a connection is over, and its table of proved connections does not say whose they are.
+func (pl *Plan) unfitConnections(r *ir.Rule, s Stage) (why string) {
+	c := r.Connections
+	switch {
+	case c == nil:
+		return ""
+	case s != StageFilter:
+		return "conntrack knows the connections, which sees the packet later"
+	case pl.Target == TargetIptables && c.Src != nil && c.Dst != nil:
+		return "connlimit counts by sources or by destinations, not by pairs"
+	}
+	return ""
+}
+
 func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why string) {
 	switch {
 	case len(m.Any) > 0 && pl.Target != TargetIptables:

@@ -76,7 +76,7 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 			}
 		case i < tabled:
 			one.Each.Rules = 1
-			one.Matched.Limits = len(r.Over)
+			one.Matched.Limits = limits(r)
 		}
 		out.Steps = append(out.Steps, one)
 	}
@@ -146,11 +146,19 @@ func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 			}
 		}
 	}
-	matched.Limits = len(r.Over)
+	matched.Limits = limits(r)
 	if len(r.Match) == 0 && each.Sets == 0 && len(r.Src)+len(r.Dst) == 1 { // there is nothing else
 		each.Locals, matched.Locals = matched.Locals, 0
 	}
 	return each, matched
+}
+
+// limits counts the limits of a rule. A number of connections costs about what a rate costs.
+func limits(r *ir.Rule) int {
+	if r.Connections != nil {
+		return len(r.Over) + 1
+	}
+	return len(r.Over)
 }
 
 // locals counts the tests of a rule for the host's own addresses.

@@ -23,7 +23,7 @@ func (pl *Plan) SeesTranslated() bool {
 // AsksDestination reports whether a rule asks for the address or the port that a packet goes to.
 func (pl *Plan) AsksDestination(r *ir.Rule) bool {
 	limited := func(limit int) bool { return pl.Program.Limits[limit].Dst != nil }
-	return len(r.Dst) > 0 || match.Tests(r, packet.DPort) || slices.ContainsFunc(r.Over, limited)
+	return len(r.Dst) > 0 || match.Tests(r, packet.DPort) || r.Connections != nil && r.Connections.Dst != nil || slices.ContainsFunc(r.Over, limited)
 }
 
 // mostAsked is how many ranges of addresses iptables asks conntrack for, which knows no sets.

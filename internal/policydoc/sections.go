@@ -88,6 +88,13 @@ var sections = []section{
 		beside: map[string]string{"rate": within(inRule, "over", "per: from"), "burst": perSource, "max": perSource, "ban": perSource},
 	},
 	{
+		title: "Connections", at: "$defs/connLimit", policy: within(inRule, "over", "connections: 20, per: from"),
+		intro: "The keys of a number of connections, in `over`. The first packet of a connection matches when as many of its prefix are open; packets of " +
+			"open connections never match. Connection tracking counts, so the rule runs in netfilter and implies `state: new`. A TCP connection counts " +
+			"until both sides have closed it, any other until it times out. Each apply begins to count anew.",
+		beside: map[string]string{"connections": within(inRule, "over", "per: from"), "per": within(inRule, "over", "connections: 20")},
+	},
+	{
 		title: "Bans", at: "$defs/limit/properties/ban/anyOf/1", policy: within(perSource, "ban", "for: 10m"), intro: "The keys of `ban`.",
 		beside: map[string]string{"for": within(perSource, "ban", "")},
 	},

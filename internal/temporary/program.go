@@ -175,7 +175,7 @@ func read(t manifest.Temporary) (*ir.Program, error) {
 		return nil, &RuleError{t.Name, fmt.Sprintf("no packet has such a %v", field), remedy}
 	case r.Verdict != ir.Drop:
 		return nil, &RuleError{t.Name, "only drops can be temporary", "write then: drop"}
-	case len(r.Over) > 0:
+	case match.Limited(r):
 		return nil, &RuleError{t.Name, "a temporary rule has no limit: the tables of limits are those of the policy", "add the rule to the policy"}
 	case r.Sample > 0:
 		return nil, &RuleError{t.Name, "a temporary rule hands out no samples", "leave sample out"}

@@ -20,7 +20,7 @@ var synonyms = map[string]string{
 	"fragmentation-needed": "icmp/3/4", "frag-needed": "icmp/3/4",
 	"tcpmss": "mss", "maxseg": "mss", "expire": "timeout", "ttl": "timeout", "tos": "dscp",
 	"refuse": "reject", "reset": "reject", "tcp-reset": "reject", "ct": "state", "ctstate": "state", "est": "established",
-	"limit": "over", "limits": "over", "ratelimit": "over", "rate-limit": "over", "hashlimit": "over",
+	"limit": "over", "limits": "over", "ratelimit": "over", "rate-limit": "over", "hashlimit": "over", "connlimit": "over",
 	"by": "per", "mask": "per", "string": "contains", "content": "contains", "pattern": "contains", "text": "contains",
 	"depth": "within", "window": "within", "ignorecase": "nocase", "case-insensitive": "nocase", "value": "bytes",
 	"qname": "name", "domain": "name", "names": "name", "domains": "names", "qtype": "type", "types": "type",

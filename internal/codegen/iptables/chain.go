@@ -17,9 +17,10 @@ import (
 type familyBuilder struct {
 	*builder
 	family  uint32
-	passing bool   // the rule that is being written passes
-	hops    uint32 // how often packets of the chain that is being written have been forwarded
-	asked   *asked // how the chain that is being written tests destinations, which NAT has translated; nil: in the packet
+	passing bool              // the rule that is being written passes
+	hops    uint32            // how often packets of the chain that is being written have been forwarded
+	crowds  map[string]*chain // those that count connections, by the name of their rule
+	asked   *asked            // how the chain that is being written tests destinations, which NAT has translated; nil: in the packet
 	tables  []*table
 }
 

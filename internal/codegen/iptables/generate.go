@@ -98,7 +98,7 @@ func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	}
 	b := newBuilder(pl, o)
 	for i := range match.BothFamilies {
-		f := &familyBuilder{builder: b, family: match.BothFamilies[i]}
+		f := &familyBuilder{builder: b, family: match.BothFamilies[i], crowds: map[string]*chain{}}
 		f.build()
 		b.out.families[i] = f
 	}

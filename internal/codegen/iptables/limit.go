@@ -30,7 +30,18 @@ func (f *familyBuilder) over(limit int) string {
 		return text + " --hashlimit-name " + f.limitName(limit)
 	}
 	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
-		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(netfilter.HeldPrefixes(l)), netfilter.HeldPrefixes(l), 1000*plan.Drained(l), masks)
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(netfilter.HeldPrefixes(l.Max)), netfilter.HeldPrefixes(l.Max), 1000*plan.Drained(l), masks)
+}
+
+// crowded is the match that holds for the packet that begins a connection more than there may be; see crowdLines in
+// codegen/nftables. Each line with it counts for itself.
+func (f *familyBuilder) crowded(c *ir.ConnLimit) string {
+	side, prefix := "saddr", c.Src
+	if prefix == nil {
+		side, prefix = "daddr", c.Dst
+	}
+	return fmt.Sprintf("-m conntrack ! --ctstatus CONFIRMED -m connlimit --connlimit-above %d --connlimit-mask %d --connlimit-%s",
+		c.Most, [2]int{prefix.V4, prefix.V6}[f.family], side)
 }
 
 // buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.

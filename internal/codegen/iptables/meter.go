@@ -10,6 +10,10 @@ import (
 // the second leaves goes on behind the rule.
 func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark) {
 	simple := len(c.any) == 1 && len(c.not) == 0
+	if r.Connections != nil {
+		f.counting(t, r, c, mark)
+		return
+	}
 	switch {
 	case simple && r.Observe && len(r.Over) <= 1:
 		f.exceeding(t.at, c.any[0], r, mark, "")
@@ -24,7 +28,12 @@ func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark
 	}
 	last := t.chain(f.chainName(r.Name))
 	f.exceeding(last, lineTests{}, r, mark, "RETURN")
-	if simple {
+	f.leading(t, r, c, last)
+}
+
+// leading adds the lines that lead to a chain what satisfies a condition, once. What the chain leaves goes on behind them.
+func (f *familyBuilder) leading(t *table, r *ir.Rule, c condition, last *chain) {
+	if len(c.any) == 1 && len(c.not) == 0 {
 		t.at.add("%s-j %s", c.any[0], last.name)
 		return
 	}
@@ -42,6 +51,24 @@ func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark
 	for _, a := range c.any {
 		first.add("%s-g %s", a, last.name)
 	}
+}
+
+// counting adds the lines of a condition of a rule that counts connections. The line that counts stands in a chain by itself, to which all
+// lead that the rule matches, on whichever way, as the kernel counts for each line.
+func (f *familyBuilder) counting(t *table, r *ir.Rule, c condition, mark lineMark) {
+	last := f.crowds[r.Name]
+	if last == nil {
+		last = t.chain(f.chainName(r.Name))
+		beyond := t.chain(f.chainName(r.Name))
+		last.add("%s -g %s", f.crowded(r.Connections), beyond.name)
+		if r.Observe {
+			f.line(beyond, lineTests{}, "RETURN", mark)
+		} else {
+			f.verdict(beyond, lineTests{}, r.Verdict, mark)
+		}
+		f.crowds[r.Name] = last
+	}
+	f.leading(t, r, c, last)
 }
 
 // sameProto is the protocol that all ways to satisfy a condition ask for, "" when they do not ask for one.

@@ -107,6 +107,7 @@ func (b *builder) plainDestination(r *ir.Rule) bool {
 	unknown := func(set int) bool {
 		return !match.IsLocal(&b.pl.Program.Sets[set]) && !plan.KnowsAsked(&b.pl.Program.Sets[set])
 	}
-	return slices.ContainsFunc(r.Over, func(limit int) bool { return b.pl.Program.Limits[limit].Dst != nil }) ||
+	return r.Connections != nil && r.Connections.Dst != nil ||
+		slices.ContainsFunc(r.Over, func(limit int) bool { return b.pl.Program.Limits[limit].Dst != nil }) ||
 		slices.ContainsFunc(r.Dst, func(m ir.AddrMatch) bool { return slices.ContainsFunc(m.Sets, unknown) })
 }

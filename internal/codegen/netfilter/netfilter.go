@@ -1,6 +1,7 @@
 package netfilter
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
@@ -22,13 +23,10 @@ func TestsTTL(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
 }
 
-// HeldPrefixes are how many prefixes a limit has space for on netfilter, where entries take memory only when they are used.
-func HeldPrefixes(l *ir.Limit) int {
+// HeldPrefixes are how many prefixes a limit with this max has space for on netfilter, where entries take memory only when they are used.
+func HeldPrefixes(limit int) int {
 	const usual = 1 << 17
-	if l.Max == 0 {
-		return usual
-	}
-	return l.Max
+	return cmp.Or(limit, usual)
 }
 
 // Proxy names the counters of a protection whose connections begin at SYNPROXY.

@@ -86,7 +86,7 @@ func atTest(a ir.At, kind match.Kind) string {
 // because packets must be charged or counted once, a chain is called: it returns what the rule leaves to those after it.
 func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 	r := &n.plan.Program.Rules[rule]
-	if w.except == nil && (!match.Metered(r) || len(r.Over) == 0 && len(w.lines) == 1) {
+	if w.except == nil && (!match.Metered(r) || !match.Limited(r) && len(w.lines) == 1) {
 		for _, l := range w.lines {
 			n.finish(l, count, r)
 		}
@@ -106,7 +106,7 @@ func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 		}
 		for _, l := range w.lines {
 			switch {
-			case len(r.Over) > 0:
+			case match.Limited(r):
 				n.line(l.text, "goto", n.over(rule, count, p))
 			case r.Observe:
 				n.line(l.text, count, "return")
@@ -149,6 +149,11 @@ func (n *generator) charges(rule int) bool {
 // overLimits writes the lines of what exceeds any of a rule's limits.
 func (n *generator) overLimits(rule int, count string, p chainInput) {
 	r := &n.plan.Program.Rules[rule]
+	if r.Connections != nil {
+		for _, text := range n.crowdLines(rule, p) {
+			n.exceeded(text, count, r)
+		}
+	}
 	for _, limit := range r.Over {
 		for _, text := range n.overLines(limit, p) {
 			n.exceeded(text, count, r)

@@ -85,7 +85,8 @@ const (
 //   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet, also
 //     to limits. So do fragments at filter, where conntrack has put them together.
 //   - A limit by prefixes that holds as many as it can lets all others pass, until one of those has been idle for as
-//     long as its burst takes to be forgotten.
+//     long as its burst takes to be forgotten, or has no connection any more.
+//   - Connections are counted from when the table is there, and those of TCP until conntrack sees their end: in TIME_WAIT or CLOSE.
 //   - At filter a destination that NAT has translated there counts as the host's own, which it was when it came in.
 //   - The check own-source is made at raw: a rule at ingress may have counted such a packet before. None
 //     has answered it: with that check, rules that reject stand behind it.
@@ -115,7 +116,8 @@ type generator struct {
 	counters []string // in the order of their first use
 	sets     setTable
 	limits   map[int][2]string    // names of objects or sets, by index in Program.Limits
-	stateful strings.Builder      // their definitions
+	crowds   map[int][2]string    // names of sets of rules that count connections, by index in Program.Rules
+	stateful strings.Builder      // the definitions of both
 	overs    map[overChain]string // chains of rules with limits
 	bodies   map[string]string    // names of called chains by their lines
 	chains   strings.Builder      // all that are written
@@ -127,7 +129,7 @@ func newGenerator(pl *plan.Plan, o Options) *generator {
 		o.Table = defaultTable
 	}
 	n := &generator{plan: pl, options: o, names: names{},
-		limits: map[int][2]string{}, overs: map[overChain]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
+		limits: map[int][2]string{}, crowds: map[int][2]string{}, overs: map[overChain]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
 			Table:   o.Table,
 			Rules:   make([]string, len(pl.Program.Rules)),
 			Checks:  map[packet.Check]string{},

@@ -34,7 +34,7 @@ func (n *generator) overLines(limit int, p chainInput) []string {
 	rate := rateText(l)
 	var lines []string
 	for family, name := range names {
-		lines = append(lines, fmt.Sprintf("update @%s { %s limit %s }", name, prefixKey(l, uint32(family), p), rate))
+		lines = append(lines, fmt.Sprintf("update @%s { %s limit %s }", name, prefixKey(l.Src, l.Dst, uint32(family), p), rate))
 	}
 	return lines
 }
@@ -50,21 +50,48 @@ func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
 		return names
 	}
 	for family := range names {
-		names[family] = n.names.add(base + [...]string{packet.FamilyIPv4: "-v4", packet.FamilyIPv6: "-v6"}[family])
-		kind := addressTypes[family]
-		if l.Src != nil && l.Dst != nil {
-			kind += " . " + kind
-		}
-		fmt.Fprintf(&n.stateful, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %s\n\t}\n\n",
-			names[family], kind, netfilter.HeldPrefixes(l), durationText(plan.Drained(l)))
+		names[family] = n.prefixSet(base, uint32(family), l.Src, l.Dst, netfilter.HeldPrefixes(l.Max),
+			fmt.Sprintf("dynamic,timeout\n\t\ttimeout %s", durationText(plan.Drained(l))))
 	}
 	return names
 }
 
+// prefixSet defines a set that packets fill with prefixes of a family, and returns its name.
+func (n *generator) prefixSet(base string, family uint32, src, dst *ir.Prefixes, size int, flags string) (name string) {
+	name = n.names.add(base + [...]string{packet.FamilyIPv4: "-v4", packet.FamilyIPv6: "-v6"}[family])
+	kind := addressTypes[family]
+	if src != nil && dst != nil {
+		kind += " . " + kind
+	}
+	fmt.Fprintf(&n.stateful, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags %s\n\t}\n\n", name, kind, size, flags)
+	return name
+}
+
+// crowdLines are what follows the tests of a line to ask whether there are as many connections as a rule allows, one for each family.
+// Only the packet that begins one is asked, which the kernel has not confirmed yet: it would count a SYN that is repeated beside its own
+// connection for one too many while others, refused, are still in its list (net/netfilter/nf_conncount.c). The sets have no
+// timeout: the kernel removes prefixes without connections (net/netfilter/nft_connlimit.c, nft_connlimit_gc).
+func (n *generator) crowdLines(rule int, p chainInput) (lines []string) {
+	r := &n.plan.Program.Rules[rule]
+	c := r.Connections
+	names, ok := n.crowds[rule]
+	if !ok {
+		for family := range names {
+			names[family] = n.prefixSet("connections-"+r.Name, uint32(family), c.Src, c.Dst, netfilter.HeldPrefixes(c.Max), "dynamic")
+		}
+		n.crowds[rule] = names
+	}
+	for family, name := range names {
+		lines = append(lines, fmt.Sprintf("ct status & confirmed == 0 add @%s { %s ct count over %d }",
+			name, prefixKey(c.Src, c.Dst, uint32(family), p), c.Most))
+	}
+	return lines
+}
+
 // prefixKey are the prefixes of a packet's addresses.
-func prefixKey(l *ir.Limit, family uint32, p chainInput) string {
+func prefixKey(src, dst *ir.Prefixes, family uint32, p chainInput) string {
 	var words []string
-	for side, prefix := range []*ir.Prefixes{l.Src, l.Dst} {
+	for side, prefix := range []*ir.Prefixes{src, dst} {
 		if prefix == nil {
 			continue
 		}
