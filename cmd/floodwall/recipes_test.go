@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// recipe is a policy of a guide with what must get through it, and what must not.
+type recipe struct {
+	guide, file string
+	setup       string // of the host, as a script for sh
+	listens     []int
+	exchanges   []exchange
+	targets     []string // nil: all
+	more        func(t *testing.T, s natSite, target string)
+}
+
+// exchange is a connection, or a datagram and its answer. The client has the addresses of an administrator, of the resolver, of another
+// host of the network, and of a stranger; "" is the host itself, and "behind" the server behind it.
+type exchange struct {
+	from, network, to string
+	want              bool
+}
+
+const (
+	stranger = "198.51.100.7"
+	admin    = "203.0.113.5"
+	resolver = "192.0.2.53"
+	neighbor = "192.0.2.2"
+)
+
+// recipes are the policies of guides whose subject is a kind of host.
+var recipes = map[string]recipe{
+	"mail": {guide: "mail-server.md", file: "policy.yaml", listens: []int{25, 587, 993, 22, 3306}, exchanges: []exchange{
+		{stranger, "tcp", "192.0.2.1:25", true}, {stranger, "tcp", "192.0.2.1:587", true}, {stranger, "tcp", "192.0.2.1:993", true},
+		{stranger, "tcp", "192.0.2.1:22", false}, {admin, "tcp", "192.0.2.1:22", true}, {admin, "tcp", "192.0.2.1:3306", false},
+		{"", "tcp", stranger + ":25", true}, {"", "udp", resolver + ":53", true}, {"", "tcp", resolver + ":53", true}, {"", "udp", stranger + ":53", false},
+	}},
+	"vpn": {guide: "vpn-server.md", file: "policy.yaml", setup: portForwards["nft"], listens: []int{51820, 22, 53}, exchanges: []exchange{
+		{stranger, "udp", "192.0.2.1:51820", true}, {stranger, "tcp", "192.0.2.1:51820", false}, {stranger, "udp", "192.0.2.1:53", false},
+		{stranger, "tcp", "192.0.2.1:22", false}, {admin, "tcp", "192.0.2.1:22", true},
+		{"behind", "tcp", stranger + ":25", true}, {"behind", "udp", stranger + ":8888", true}, {"", "tcp", stranger + ":25", true},
+	}, targets: []string{"xdp", "nftables"}, more: handshakes},
+	"kubernetes": {guide: "kubernetes-node.md", file: "policy.yaml", listens: []int{8472, 10250, 6443, 443, 22}, setup: `t="iptables -t nat"
+$t -N KUBE-NODEPORTS; $t -N KUBE-EXT-1; $t -N KUBE-SEP-1
+$t -A PREROUTING -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+$t -A KUBE-NODEPORTS -p tcp -m tcp --dport 30080 -j KUBE-EXT-1; $t -A KUBE-EXT-1 -j KUBE-SEP-1
+$t -A KUBE-SEP-1 -p tcp -m tcp -j DNAT --to-destination 10.9.0.2:80
+$t -A POSTROUTING -s 10.9.0.0/24 ! -d 10.9.0.0/24 -j MASQUERADE`, exchanges: []exchange{
+		{stranger, "tcp", "192.0.2.1:443", true}, {stranger, "tcp", "192.0.2.1:30080", true}, {stranger, "tcp", "192.0.2.1:10250", false},
+		{neighbor, "tcp", "192.0.2.1:10250", true}, {neighbor, "udp", "192.0.2.1:8472", true}, {stranger, "udp", "192.0.2.1:8472", false},
+		{stranger, "tcp", "192.0.2.1:6443", false}, {admin, "tcp", "192.0.2.1:6443", true}, {admin, "tcp", "192.0.2.1:22", true},
+		{"behind", "tcp", stranger + ":25", true}, {"behind", "udp", resolver + ":53", true}, {"", "tcp", neighbor + ":7777", true},
+	}},
+	"port forwards": {guide: "router.md", file: "forwards.yaml", setup: portForwards["nft"], listens: []int{22}, exchanges: []exchange{
+		{stranger, "tcp", "192.0.2.1:8080", true}, {stranger, "udp", "192.0.2.1:8084", true}, {stranger, "tcp", "192.0.2.1:8081", false},
+		{stranger, "tcp", "192.0.2.1:8082", false}, {admin, "tcp", "192.0.2.1:22", false},
+		{"behind", "tcp", stranger + ":25", true}, {"behind", "udp", resolver + ":53", true}, {"", "udp", resolver + ":53", true},
+	}},
+}
+
+// TestRecipes applies the policies of guides as they stand there, but for the name of the device, on each target, and sends through them what
+// such a host lives on, and what it refuses.
+func TestRecipes(t *testing.T) {
+	for name, r := range recipes {
+		t.Run(name, func(t *testing.T) {
+			if inside(t) {
+				r.follow(t)
+			}
+		})
+	}
+}
+
+func (r recipe) follow(t *testing.T) {
+	s := newNATSite(t, r.setup+`
+for net in 203.0.113.0/24 198.51.100.0/24; do ip route add $net dev fw0; done`)
+	s.client.Do(func() {
+		script(t, fmt.Sprintf("for a in %s %s %s; do ip addr add $a/32 dev fw1; done", stranger, admin, resolver))
+		for _, address := range []string{stranger + ":25", stranger + ":8888", stranger + ":53", resolver + ":53"} {
+			greet(t, address)
+		}
+	})
+	for _, port := range r.listens {
+		greet(t, fmt.Sprintf(":%d", port))
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, file, strings.ReplaceAll(r.policy(t), "eth0", "fw0"))
+	if r.targets == nil {
+		r.targets = []string{"xdp", "nftables", "iptables"}
+	}
+	for _, target := range r.targets {
+		mustFloodwall(t, "apply", file, "--force", "--target", target)
+		for _, x := range r.exchanges {
+			if err := s.exchange(x); (err == nil) != x.want {
+				t.Errorf("%s: %q by %s to %s: %v, want an answer: %t", target, x.from, x.network, x.to, err, x.want)
+			}
+		}
+		if r.more != nil {
+			r.more(t, s, target)
+		}
+	}
+	mustFloodwall(t, "unload")
+}
+
+// policy is the text of the recipe's file in its guide.
+func (r recipe) policy(t *testing.T) string {
+	for _, f := range fences(t, filepath.Join("docs/guides", r.guide)) {
+		if f.file == r.file {
+			return f.text
+		}
+	}
+	t.Fatalf("%s has no file %s", r.guide, r.file)
+	return ""
+}
+
+// exchange makes one.
+func (s natSite) exchange(x exchange) (err error) {
+	patience := 300 * time.Millisecond
+	if x.want {
+		patience = 5 * time.Second
+	}
+	ask := func() { err = askFor(x.from, x.network, x.to, patience) }
+	switch x.from {
+	case "":
+		ask()
+	case "behind":
+		x.from = ""
+		s.server.Do(ask)
+	default:
+		s.client.Do(ask)
+	}
+	return err
+}
+
+// askFor reads the word that greets, from an address of the calling thread's network namespace, "" for any.
+func askFor(from, network, to string, patience time.Duration) error {
+	c, err := dialFrom(from, network, to, patience)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if network == "udp" {
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return err
+		}
+	}
+	n, err := c.Read(make([]byte, 10))
+	if err == nil && n != len("welcome") {
+		return fmt.Errorf("%d bytes were read", n)
+	}
+	return err
+}
+
+// dialFrom makes its socket on the calling thread: one address is dialed by the caller itself.
+func dialFrom(from, network, to string, patience time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience}
+	if from != "" && network == "udp" {
+		d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(from)}
+	} else if from != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+	}
+	c, err := d.Dial(network, to)
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(patience))
+	}
+	return c, err
+}
+
+// handshakes floods the VPN's port with first messages from one address: the limit drops most, traffic of tunnels and the first message of
+// another network pass.
+func handshakes(t *testing.T, s natSite, target string) {
+	const sent = 1000
+	answered := 0
+	s.client.Do(func() {
+		c, err := dialFrom(stranger, "udp", "192.0.2.1:51820", 30*time.Second)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		first := append([]byte{1, 0, 0, 0}, make([]byte, 144)...)
+		start := time.Now()
+		for range sent {
+			if _, err := c.Write(first); err != nil {
+				t.Errorf("%s: %v", target, err)
+			}
+		}
+		most := 25 + int(12*time.Since(start).Seconds()) // the burst, and what the rate allows meanwhile
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		for buffer := make([]byte, 10); ; answered++ {
+			if _, err := c.Read(buffer); err != nil {
+				break
+			}
+		}
+		if answered == 0 || answered > most {
+			t.Errorf("%s: %d of %d handshakes were answered, want 1 to %d", target, answered, sent, most)
+		}
+	})
+	for _, from := range []string{stranger, admin} {
+		if err := s.exchange(exchange{from, "udp", "192.0.2.1:51820", true}); err != nil {
+			t.Errorf("%s: during handshakes of %s, traffic of %s: %v", target, stranger, from, err)
+		}
+	}
+}
