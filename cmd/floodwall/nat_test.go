@@ -122,6 +122,48 @@ func translated(t *testing.T, forward string) {
 	mustFloodwall(t, "unload")
 }
 
+// TestMasqueraded sends two datagrams from behind a host that hides the sender behind its own address, to somebody who does not answer. Conntrack
+// has translated the source alone when the second comes: its destination is not the host, and a rule with `to: local` is not about it.
+func TestMasqueraded(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newNATSite(t, portForwards["nft"])
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, file, "devices: [fw0, srv0]\ndefault: pass\nrules:\n  - {name: known, state: [established, related], then: pass}\n"+
+		"  - {name: own, to: local, port: udp/7778, then: drop}\n")
+	var silent net.PacketConn
+	s.client.Do(func() {
+		var err error
+		if silent, err = net.ListenPacket("udp", ":7778"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer silent.Close()
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", file, "--force", "--target", target)
+		for _, to := range []string{"192.0.2.2:7778", "[2001:db8::2]:7778"} {
+			s.server.Do(func() {
+				c, err := net.Dial("udp", to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				for i := range 2 {
+					if _, err := c.Write([]byte("hello")); err != nil {
+						t.Error(err)
+					}
+					silent.SetReadDeadline(time.Now().Add(5 * time.Second))
+					if _, _, err := silent.ReadFrom(make([]byte, 10)); err != nil {
+						t.Errorf("%s: datagram %d to %s: %v", target, i+1, to, err)
+					}
+				}
+			})
+		}
+	}
+	mustFloodwall(t, "unload")
+}
+
 // TestTranslationsSaid asks check, apply and explain about a host that publishes ports, with each way to translate: they name the rule, the
 // port that is meant, and the policy that names the wrong one. Without NAT they say nothing.
 func TestTranslationsSaid(t *testing.T) {

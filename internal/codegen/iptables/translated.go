@@ -10,12 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
-// asked has the words of conntrack for the destination that packets of a direction came in with.
-type asked struct{ direction, address, port string }
+// asked has the words of conntrack for the destination that packets of a direction came in with, and the translation that changes it.
+type asked struct{ direction, translation, address, port string }
 
 var directions = []asked{
-	{"ORIGINAL", "--ctorigdst ", "--ctorigdstport "},
-	{"REPLY", "--ctrepldst ", "--ctrepldstport "},
+	{"ORIGINAL", "DNAT", "--ctorigdst ", "--ctorigdstport "},
+	{"REPLY", "SNAT", "--ctrepldst ", "--ctrepldstport "},
 }
 
 // translated begins a chain of the filter stage with lines for packets whose destination NAT has translated: chains of their
@@ -28,7 +28,7 @@ func (f *familyBuilder) translated(t *table) {
 	for i := range directions {
 		f.asked = &directions[i]
 		t.at = t.chain(f.chainName("nat-" + strings.ToLower(f.asked.direction)))
-		main.add("-m conntrack --ctstate SNAT,DNAT --ctdir %s -g %s", f.asked.direction, t.at.name)
+		main.add("-m conntrack --ctstate %s --ctdir %s -g %s", f.asked.translation, f.asked.direction, t.at.name)
 		f.stage(t, plan.StageFilter)
 	}
 	f.asked, t.at, t.rests = nil, main, 0
