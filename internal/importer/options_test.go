@@ -32,6 +32,14 @@ func TestOptions(t *testing.T) {
 		{"-p tcp --syn -m tcpmss ! --mss 536:65535 -j DROP", "{proto: tcp, family: ipv4, flags: \"syn/fin,syn,rst,ack\", mss: [0-535, none], then: drop}", ""},
 		{"-m tcp -p tcp --tcp-flags SYN SYN -m tcpmss --mss 1:535 -j DROP", "{proto: tcp, family: ipv4, flags: syn, mss: 1-535, then: drop}", ""},
 		{"-p tcp -m tcpmss --mss 48 -j DROP", "{proto: tcp, family: ipv4, mss: 48, then: drop}", "the MSS option of any segment"},
+		{"-p tcp --syn --dport 22 -m connlimit --connlimit-above 20 --connlimit-mask 24 --connlimit-saddr -j REJECT --reject-with tcp-reset",
+			"{proto: tcp, port: 22, family: ipv4, flags: \"syn/fin,syn,rst,ack\", over: {connections: 20, per: from/24}, then: reject}", ""},
+		{"-p tcp --syn --dport 80 -m connlimit ! --connlimit-upto 9 --connlimit-daddr -j DROP",
+			"{proto: tcp, port: 80, family: ipv4, flags: \"syn/fin,syn,rst,ack\", over: {connections: 9, per: to}, then: drop}", ""},
+		{"-p tcp --dport 80 -m connlimit --connlimit-above 9 -j DROP",
+			"{proto: tcp, port: 80, family: ipv4, over: {connections: 9, per: from}, then: drop}", "every packet of a connection"},
+		{"-p tcp --dport 80 -m connlimit --connlimit-above 9 --connlimit-mask 0 -j DROP", "", "-m connlimit"},
+		{"-p udp -m conntrack --ctstate ESTABLISHED -m connlimit --connlimit-above 9 -j DROP", "", "-m connlimit"},
 		{"-m conntrack --ctstate NEW --ctproto tcp --ctorigdstport 22 -j DROP", "{proto: tcp, port: 22, family: ipv4, state: new, then: drop}", ""},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
@@ -201,7 +209,11 @@ func TestMeters(t *testing.T) {
 			"{family: ipv6, over: {rate: 7/s, per: from/32/128, burst: 5}, then: drop}", ""},
 		{"udp dport 9 limit rate over 10 mbytes/second burst 1 mbytes drop",
 			"{proto: udp, port: 9, over: {rate: 83886080bit/s, burst: 92274688bit}, then: drop}", ""},
-		{"tcp dport 22 add @open { ip saddr ct count over 3 } drop", "", "a limit for each address"},
+		{"tcp dport 22 ct state new add @open { ip saddr ct count over 3 } drop",
+			"{proto: tcp, port: 22, family: ipv4, state: new, over: {connections: 3, per: from}, then: drop}", ""},
+		{"tcp dport 22 add @open { ip saddr ct count over 3 } drop",
+			"{proto: tcp, port: 22, family: ipv4, over: {connections: 3, per: from}, then: drop}", "every packet of a connection"},
+		{"tcp dport 22 ct state established add @open { ip saddr ct count over 3 } drop", "", "a limit for each address"},
 		{"@ll,0,16 0x16 drop", "", "@ll,0,16"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {

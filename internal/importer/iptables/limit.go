@@ -86,6 +86,44 @@ func (r *ruleReader) limit(name string, of, all []saved.Token) {
 	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
 }
 
+// connections reads the options of connlimit. It counts the packet's own connection, too: above 20 is the 21st (xt_connlimit.c).
+func (r *ruleReader) connections(of []saved.Token) {
+	l := &saved.Limit{At: r.rule.At, What: "-m connlimit"}
+	length, to, ok := 32, false, true
+	if r.file.family == saved.IPv6 {
+		length = 128
+	}
+	for _, t := range of {
+		switch t.Name {
+		case "--connlimit-above", "--connlimit-upto":
+			l.Above = (t.Name == "--connlimit-above") != t.Not
+			n, read := saved.Number(t.Args[0], saved.MaxConnections)
+			l.Connections, ok = uint64(n), ok && read && n > 0
+		case "--connlimit-mask":
+			n, read := saved.Number(t.Args[0], uint64(length))
+			length, ok = int(n), ok && read && n > 0
+		case "--connlimit-daddr":
+			to = true
+		case "--connlimit-saddr":
+		default:
+			ok = false
+		}
+	}
+	if ok = ok && l.Connections > 0; !ok || !r.rule.Begins() {
+		r.unknown("-m connlimit")
+		return
+	}
+	if to {
+		l.Per = l.Per.To(r.file.family, length)
+	} else {
+		l.Per = l.Per.From(r.file.family, length)
+	}
+	if !r.rule.FirstOnly() {
+		l.Less = saved.FirstPackets
+	}
+	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
+}
+
 // inBytes sets the burst of a limit in bytes. hashlimit begins with the bytes of a second, and counts each length in parts of 16
 // bytes; a burst that is named is that of some more seconds, once for each address (kernel xt_hashlimit.c, hashlimit_byte_cost).
 func inBytes(l *saved.Limit, burst uint64) bool {

@@ -128,12 +128,12 @@ func (r *ruleReader) module(name string, all []saved.Token) {
 }
 
 // grouped are the extensions whose options mean something together only.
-var grouped = []string{"conntrack", "limit", "hashlimit", "recent", "string", "u32"}
+var grouped = []string{"conntrack", "limit", "hashlimit", "connlimit", "recent", "string", "u32"}
 
 // together reads the extensions of grouped.
 func (r *ruleReader) together(all []saved.Token) {
 	r.bytesOf(all)
-	for _, name := range []string{"conntrack", "limit", "hashlimit", "recent"} {
+	for _, name := range []string{"conntrack", "limit", "hashlimit", "connlimit", "recent"} {
 		var of []saved.Token
 		times := 0
 		for _, t := range all {
@@ -150,6 +150,8 @@ func (r *ruleReader) together(all []saved.Token) {
 			r.unknown("-m " + name + " twice")
 		case name == "conntrack":
 			r.conntrack(of)
+		case name == "connlimit":
+			r.connections(of)
 		case name == "recent":
 			r.rule.Recent = r.recent(of)
 		default:

@@ -65,6 +65,21 @@ const (
 	mostBits  = 100_000_000_000
 )
 
+// connections reads a limit of connections, or returns nil when it has no equal. It counts the packet's own connection, too
+// (nft_connlimit.c of the kernel).
+func (r *ruleReader) connections(body any) *saved.Limit {
+	n, _ := member(body, "val").(float64)
+	above, _ := member(body, "inv").(bool)
+	if n < 1 || n > saved.MaxConnections || n != float64(uint64(n)) || !r.rule.Begins() {
+		return nil
+	}
+	l := &saved.Limit{At: r.rule.At, Above: above, Connections: uint64(n)}
+	if !r.rule.FirstOnly() {
+		l.Less = saved.FirstPackets
+	}
+	return l
+}
+
 // metered reads a limit of each address: `meter`, or `add @set { … limit … }`. Its key is an address, or one of each end.
 func (r *ruleReader) metered(key, body any) {
 	key, _ = element(key)
@@ -80,6 +95,10 @@ func (r *ruleReader) metered(key, body any) {
 			if l = r.limitOf(member(s, "limit")); l == nil {
 				ok = false
 			}
+		case member(s, "ct count") != nil && l == nil:
+			if l = r.connections(member(s, "ct count")); l == nil {
+				ok = false
+			}
 		default:
 			ok = false
 		}
@@ -92,7 +111,9 @@ func (r *ruleReader) metered(key, body any) {
 		r.unknown("a limit for each address")
 		return
 	}
-	l.What = "a limit for each address"
+	if l.What = "a limit for each address"; l.Connections > 0 {
+		l.What = "a limit of connections"
+	}
 	var families saved.Cond
 	for _, p := range parts {
 		if !r.meteredPart(l, p, &families) {

@@ -2,7 +2,10 @@ package saved
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // Limit is a rate that rules compare packets with: a token bucket, as that of xt_limit, xt_hashlimit and nft_limit in the
@@ -18,6 +21,8 @@ type Limit struct {
 	Per   prefixes
 	Less  string // how the rule differs from this, or ""
 	Table string // of hashlimit: rules of the same table count together
+
+	Connections uint64 // instead of a rate: how many connections a prefix may have open, as connlimit counts them
 }
 
 // prefixes are the lengths to which addresses are cut; 0 is not by that address.
@@ -31,7 +36,7 @@ func (l *Limit) Key() string {
 	if l == nil {
 		return ""
 	}
-	return fmt.Sprint(l.Rate, l.Unit, l.Bits, l.Burst, l.Per.from4+l.Per.from6 > 0, l.Per.to4+l.Per.to6 > 0, l.Above)
+	return fmt.Sprint(l.Connections, l.Rate, l.Unit, l.Bits, l.Burst, l.Per.from4+l.Per.from6 > 0, l.Per.to4+l.Per.to6 > 0, l.Above)
 }
 
 // String is l as a policy has it.
@@ -41,6 +46,9 @@ func (l *Limit) String() string {
 		unit = "bit"
 	}
 	words := []string{fmt.Sprintf("rate: %d%s/%s", l.Rate, unit, l.Unit)}
+	if l.Connections > 0 {
+		words[0] = fmt.Sprintf("connections: %d", l.Connections)
+	}
 	var per []string
 	if l.Per.from4+l.Per.from6 > 0 {
 		per = append(per, prefixWord("from", l.Per.from4, l.Per.from6))
@@ -54,7 +62,32 @@ func (l *Limit) String() string {
 	case 2:
 		words = append(words, "per: ["+strings.Join(per, ", ")+"]")
 	}
-	return "{" + strings.Join(append(words, fmt.Sprintf("burst: %d%s", l.Burst, unit)), ", ") + "}"
+	if l.Connections == 0 {
+		words = append(words, fmt.Sprintf("burst: %d%s", l.Burst, unit))
+	}
+	return "{" + strings.Join(words, ", ") + "}"
+}
+
+// FirstPackets is how a limit of connections differs from that of a policy unless the rule asks for first packets alone.
+const FirstPackets = "it asks about every packet of a connection, and the policy about its first"
+
+// MaxConnections is the largest number of connections that a policy's limit can have (policy.MaxConnections).
+const MaxConnections = 65_535
+
+// firstSegments are the flags of a TCP connection's first packet.
+var firstSegments = FlagsWhere(func(f uint32) bool { return f&(TCPFlag["syn"]|TCPFlag["ack"]) == TCPFlag["syn"] })
+
+// Begins reports whether a rule matches first packets of connections, whatever else.
+func (r *Rule) Begins() bool {
+	return !slices.ContainsFunc(r.Alts, func(c Cond) bool { return c.Field[packet.State] != nil && !c.Field[packet.State].Has(packet.StateNew) })
+}
+
+// FirstOnly reports whether a rule matches nothing but first packets of connections.
+func (r *Rule) FirstOnly() bool {
+	return !slices.ContainsFunc(r.Alts, func(c Cond) bool {
+		state, flags := c.Field[packet.State], c.Field[packet.Flags]
+		return (state == nil || !state.Within(Only(packet.StateNew))) && (flags == nil || !flags.Within(firstSegments))
+	})
 }
 
 // prefixWord is `from/24/56`; a family that the limit is not of gets the usual length.
