@@ -66,11 +66,14 @@ func (r *ruleReader) u32(t saved.Token, place *location, texts bool) {
 			r.unknown("-m u32, " + strings.TrimSpace(test))
 			return
 		case u.headerLength(place.family):
-			if t.Not || !texts {
+			if t.Not || !texts && r.rule.Act.Kind != saved.ActJump {
 				r.unknown("-m u32, whether there are IPv4 options")
 				return
 			}
 			place.short = true
+			if !texts { // the texts are in the chain that it leads to
+				r.each(func(c saved.Cond) saved.Cond { return c.Narrowed(noOptions) })
+			}
 		case u.base == atIP && place.family == saved.IPv6 && r.firstIs(u):
 			place.short = true
 		default:
