@@ -70,6 +70,7 @@ func importOnce(ctx context.Context, sources []saved.Source, o Options, less ask
 			return nil, err
 		}
 	}
+	hoisted(rs)
 	ownNotrack(rs)
 	exempt := exempted(rs, devices, router, rep)
 	stateless(rs, devices, rep)

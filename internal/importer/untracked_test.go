@@ -19,6 +19,10 @@ func TestUntracked(t *testing.T) {
 	raw := func(rules ...string) string {
 		return "*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A " + strings.Join(rules, "\n-A ") + "\nCOMMIT\n" + filter
 	}
+	chain := func(rules ...string) string {
+		list := append([]string{"PREROUTING -p ospf -j nt", "OUTPUT -p ospf -j nt"}, rules...)
+		return strings.Replace(raw(list...), "*raw\n", "*raw\n:nt - [0:0]\n:more - [0:0]\n", 1)
+	}
 	prerouting := func(rules string) string {
 		return "table inet raw {\n\tchain p {\n\t\ttype filter hook prerouting priority raw; policy accept;\n\t\t" + rules + "\n\t}\n" +
 			"\tchain i {\n\t\ttype filter hook input priority filter; policy drop;\n\t\tct state untracked,established accept\n\t}\n}\n"
@@ -53,6 +57,11 @@ func TestUntracked(t *testing.T) {
 			"[{from: 198.51.100.0/24}]", "", ""},
 		{"a router, one way", "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -s 198.51.100.7/32 -j NOTRACK\nCOMMIT\n" + forward,
 			"", "the other direction, too, which these rules track", ""},
+		{"a chain", chain("nt -j CT --notrack", "nt -j ACCEPT"), "[{proto: ospf, family: ipv4}]", "", ""},
+		{"a chain behind a chain", chain("nt -s 198.51.100.7/32 -j more", "more -j NOTRACK"), "[{from: 198.51.100.7, proto: ospf}]", "", ""},
+		{"a chain that spares some", chain("nt -s 198.51.100.7/32 -j RETURN", "nt -j CT --notrack"), "", "its packets come by way of another chain", ""},
+		{"nft, a chain", strings.Replace(prerouting("ip protocol ospf jump n"), "\tchain p", "\tchain n {\n\t\tnotrack accept\n\t}\n\tchain p", 1),
+			"[{proto: ospf, family: ipv4}]", "", ""},
 		{"nft, everything", prerouting("notrack"), "all", "", answers},
 		{"nft, a set", prerouting("ip saddr { 198.51.100.7, 198.51.100.9 } notrack"), "[{from: [198.51.100.7, 198.51.100.9]}]", "", answers},
 		{"nft, of both families", prerouting("ip protocol ospf notrack\n\t\tip6 saddr 2001:db8::7 notrack"), "[{proto: ospf, family: ipv4}, {from: 2001:db8::7}]", "", answers},
