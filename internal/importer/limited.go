@@ -122,6 +122,9 @@ func (p *passage) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	if !ok || !p.sure || dropped > maxParts || len(parts) > 2*maxParts {
 		return false
 	}
+	if l.Connections > 0 && dropped < len(parts) {
+		return false // a policy has no rule that passes connections beyond a number
+	}
 	if l.Less != "" {
 		p.report.Lose(r.At, "%s: %s", l.What, l.Less)
 	}

@@ -1,0 +1,31 @@
+package importer_test
+
+import (
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// oneOfEach leaves out packets of a connection that another packet is of: what conntrack takes such a one for depends on whether the
+// kernel has answered the first by then.
+func oneOfEach(list []probe) []probe {
+	type connection struct {
+		ends  [2]netip.AddrPort
+		proto uint32
+	}
+	seen := map[connection]bool{}
+	return slices.DeleteFunc(list, func(p probe) bool {
+		pkt := p.spec.Packet()
+		c := connection{proto: pkt.Value[packet.Proto], ends: [2]netip.AddrPort{
+			netip.AddrPortFrom(pkt.Src, uint16(pkt.Value[packet.SPort])), netip.AddrPortFrom(pkt.Dst, uint16(pkt.Value[packet.DPort]))}}
+		if c.ends[1].Compare(c.ends[0]) < 0 {
+			c.ends[0], c.ends[1] = c.ends[1], c.ends[0]
+		}
+		again := seen[c] && c.proto == unix.IPPROTO_TCP
+		seen[c] = true
+		return again
+	})
+}
