@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/wording"
@@ -38,8 +39,22 @@ var connLimitKeys = []key[ConnLimit]{
 	{"connections", func(p place, to *ConnLimit, v *node) {
 		to.Most = scalarOf(p, "connections", v, readConnections)
 	}},
-	{"per", func(p place, to *ConnLimit, v *node) { p.prefixes(&to.From, &to.To, v) }},
+	{"per", place.counted},
 	{"max", func(p place, to *ConnLimit, v *node) { to.Max = scalarOf(p, "max", v, capacity) }},
+}
+
+// counted reads by what connections are counted.
+func (p place) counted(to *ConnLimit, v *node) {
+	before := len(p.r.errs)
+	p.prefixes(&to.From, &to.To, v)
+	for _, e := range p.r.errs[before:] { // the hints are for rates
+		switch {
+		case strings.Contains(e.Hint, "one rate for all"):
+			e.Hint = "connections are counted by prefixes: per: to counts those to an address"
+		case strings.Contains(e.Hint, "two limits"):
+			e.Hint = "for prefixes of two lengths write two rules"
+		}
+	}
 }
 
 // ofRates are keys of a rate that say nothing of a number of connections, with what to do instead.
