@@ -65,6 +65,9 @@ func Read(file string, w Wanted) (*addrs.Set, int, error) {
 		defer db.Close()
 		err = db.Verify()
 	}
+	if err == nil {
+		err = sized(db, content)
+	}
 	if err != nil {
 		return nil, 0, &DBError{file, fmt.Sprintf("it is no whole database in MaxMind's format (mmdb): %v", err), "download it again"}
 	}
