@@ -104,7 +104,7 @@ func inLab(t *testing.T, fn func(*guard) error) {
 	t.Helper()
 	err := rig.InLab(context.Background(), func(l *lab.Lab) (err error) {
 		g := &guard{listLength: 20_000, found: map[string]bpfvm.Counts{}, lines: map[string][]bpfvm.Line{}}
-		if g.at, err = newSite(l); err != nil {
+		if g.at, err = rig.NewSiteFor(l, packet.Destination()); err != nil {
 			return err
 		}
 		return fn(g)

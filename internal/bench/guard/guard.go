@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/rig"
@@ -34,7 +33,7 @@ func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings 
 	defer steps.End()
 	g := &guard{listLength: listLength, found: map[string]bpfvm.Counts{}, lines: map[string][]bpfvm.Line{}}
 	err = rig.InLab(ctx, func(l *lab.Lab) (err error) {
-		if g.at, err = newSite(l); err != nil {
+		if g.at, err = rig.NewSiteFor(l, packet.Destination()); err != nil {
 			return err
 		}
 		for i := range subjects {
@@ -56,21 +55,6 @@ func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings 
 		findings = append(findings, Finding{b, g.found[b.Kind], g.lines[b.Kind]})
 	}
 	return findings, nil
-}
-
-// newSite makes a site whose device has the Ethernet address that packets are for.
-func newSite(l *lab.Lab) (*rig.Site, error) {
-	at, err := rig.NewSite(l, 0)
-	if err != nil {
-		return nil, err
-	}
-	return at, at.Server.Do(func() error {
-		link, err := netlink.LinkByName(at.In.Name)
-		if err == nil {
-			err = netlink.LinkSetHardwareAddr(link, packet.Destination())
-		}
-		return err
-	})
 }
 
 // among are the subject's kinds that have bounds.

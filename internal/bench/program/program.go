@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // The sources that the policies of `program` know.
@@ -74,7 +75,7 @@ func newTable(title string, kinds []packetKind, columns ...*column) *table {
 // Run measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		at, err := rig.NewSite(l, 0)
+		at, err := rig.NewSiteFor(l, packet.Destination())
 		if err != nil {
 			return err
 		}

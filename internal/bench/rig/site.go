@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -48,6 +50,21 @@ func (s *Site) devices() string {
 // NewSite builds the n-th site of a lab, to flood.
 func NewSite(l *lab.Lab, n int) (*Site, error) {
 	return ConnectSite(l, n, lab.EndOptions{}, lab.EndOptions{CPU: lab.OnCPU(ReceiverCPU), Urgent: true})
+}
+
+// NewSiteFor makes a site whose device has the Ethernet address that packets are for, as programs answer no others.
+func NewSiteFor(l *lab.Lab, address net.HardwareAddr) (*Site, error) {
+	at, err := NewSite(l, 0)
+	if err != nil {
+		return nil, err
+	}
+	return at, at.Server.Do(func() error {
+		link, err := netlink.LinkByName(at.In.Name)
+		if err == nil {
+			err = netlink.LinkSetHardwareAddr(link, address)
+		}
+		return err
+	})
 }
 
 // ConnectSite builds the n-th site of a lab. The attacker's and the server's end receive as out and in say.
