@@ -13,8 +13,9 @@ import (
 
 // How much a client may send, and how long it may take to receive.
 const (
-	maxBody    = 4 << 20 // bytes
-	answerTime = 20 * time.Second
+	maxBody     = 4 << 20  // bytes, of what changes something
+	maxQuestion = 64 << 10 // of what anybody may ask
+	answerTime  = 20 * time.Second
 )
 
 // Call is a request that is being answered.
@@ -39,16 +40,20 @@ func (c *Call) noBody() error {
 	return &Error{http.StatusBadRequest, "the request has a body, which " + c.request.URL.Path + " does not take", "send none"}
 }
 
-// decode reads the body as JSON. A key that is not known is an error.
-func (c *Call) decode(into any) error {
+// decode reads the body of a route with this access as JSON. A key that is not known is an error.
+func (c *Call) decode(into any, access Access) error {
+	most := int64(maxBody)
+	if access != Change {
+		most = maxQuestion
+	}
 	kind, _, err := mime.ParseMediaType(c.request.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" { // a web page cannot send this elsewhere without being asked first
 		return &Error{http.StatusUnsupportedMediaType, "the body is not said to be JSON", "send the header Content-Type: application/json"}
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, maxBody))
+	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, most))
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
-		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", maxBody), "send it in parts"}
+		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", most), "send it in parts"}
 	}
 	if err != nil {
 		return &Error{http.StatusBadRequest, "the body ends too soon: " + err.Error(), ""}

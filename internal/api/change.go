@@ -17,13 +17,11 @@ import (
 
 // change is a route that changes what runs, as the body says. what names the change in the audit.
 func change[B, R any](path, summary string, what func(B) string, do func(*Call, context.Context, B) (R, error)) Route {
-	r := ask(path, summary, func(c *Call, ctx context.Context, body B) (R, error) {
+	return posted(path, summary, Change, func(c *Call, ctx context.Context, body B) (R, error) {
 		result, err := do(c, ctx, body)
 		c.audit(what(body), result, err)
 		return result, err
 	})
-	r.Access = Change
-	return r
 }
 
 // named is the name of a change that has no choices.

@@ -39,11 +39,16 @@ func read[R any](path, summary string, answer func(*Call, context.Context) (R, e
 
 // ask is a route that answers with a value, to a question in the body.
 func ask[B, R any](path, summary string, answer func(*Call, context.Context, B) (R, error)) Route {
+	return posted(path, summary, Read, answer)
+}
+
+// posted is a route with a body, for who has this access.
+func posted[B, R any](path, summary string, access Access, answer func(*Call, context.Context, B) (R, error)) Route {
 	var noBody B
 	var none R
-	return Route{Method: http.MethodPost, Path: path, Summary: summary, Access: Read, Body: noBody, Result: none, serve: func(c *Call) error {
+	return Route{Method: http.MethodPost, Path: path, Summary: summary, Access: access, Body: noBody, Result: none, serve: func(c *Call) error {
 		var body B
-		if err := c.decode(&body); err != nil {
+		if err := c.decode(&body, access); err != nil {
 			return err
 		}
 		result, err := answer(c, c.request.Context(), body)

@@ -94,6 +94,27 @@ func TestBodyThatStops(t *testing.T) {
 	}
 }
 
+// TestLongQuestion announces four megabytes to a route that everybody on this host may ask. It is refused after the first 64 KiB of them, so that
+// many clients do not take the daemon's memory. Orders of that size are read as before.
+func TestLongQuestion(t *testing.T) {
+	t.Parallel()
+	s := emptyServer(t)
+	post := func(from Origin, path, body string, announced int) (int, error) {
+		return says(t, s.listens(t, from, time.Minute), fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			path, announced, body))
+	}
+	part := `{"packet": "` + strings.Repeat("x", maxQuestion)
+	for from := FromReadSocket; from <= FromRemote; from++ {
+		if status, err := post(from, "/v1/explain", part, 4_000_000); status != http.StatusRequestEntityTooLarge {
+			t.Errorf("a question of 4 MB from %s: status %d, %v, want 413", from, status, err)
+		}
+	}
+	order := `{"prefixes": ["192.0.2.1"` + strings.Repeat(`, "192.0.2.1"`, 100_000) + "]}"
+	if status, err := post(FromControlSocket, "/v1/block", order, len(order)); status == http.StatusRequestEntityTooLarge || err != nil {
+		t.Errorf("an order of %d bytes: status %d, %v", len(order), status, err)
+	}
+}
+
 // TestBodyOfOneValue sends bodies with something behind their value: none of them is taken.
 func TestBodyOfOneValue(t *testing.T) {
 	t.Parallel()
