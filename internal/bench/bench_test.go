@@ -191,8 +191,11 @@ func TestStoppedRun(t *testing.T) {
 	o.Rounds, o.Window = 1000, time.Minute
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan time.Time, 1)
+	earlier := sources() // threads of tests before, which end by and by
 	go func() {
-		testutil.Eventually(time.Minute, flooding)
+		testutil.Eventually(time.Minute, func() bool {
+			return slices.ContainsFunc(sources(), func(id int) bool { return !slices.Contains(earlier, id) })
+		})
 		stopped <- time.Now()
 		cancel()
 	}()
@@ -210,14 +213,17 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
-// flooding reports whether a thread of this process goes before ordinary ones, as that of a source does.
-func flooding() bool {
+// sources are the threads of this process that go before ordinary ones, as those of a source do.
+func sources() (ids []int) {
 	tasks, _ := filepath.Glob("/proc/self/task/*") // the pattern is good
-	return slices.ContainsFunc(tasks, func(task string) bool {
+	for _, task := range tasks {
 		id, _ := strconv.Atoi(filepath.Base(task))
 		attributes, err := unix.SchedGetAttr(id, 0) // or the thread has just ended
-		return err == nil && attributes.Policy == unix.SCHED_RR
-	})
+		if err == nil && attributes.Policy == unix.SCHED_RR {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func TestUnknown(t *testing.T) {
