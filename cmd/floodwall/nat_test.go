@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -274,55 +271,6 @@ func script(t *testing.T, text string) {
 
 // connect reads the word that greets from an address. A connection that is not to be is not waited for long.
 func (s natSite) connect(from *testutil.Elsewhere, network, address string, wait bool) (err error) {
-	patience := 300 * time.Millisecond
-	if wait {
-		patience = 5 * time.Second
-	}
-	from.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		err = readGreeting(ctx, network, address)
-	})
-	return err
-}
-
-// readGreeting makes its socket on the calling thread, whose network namespace it is to have.
-func readGreeting(ctx context.Context, network, address string) error {
-	end, _ := ctx.Deadline()
-	to, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return err
-	}
-	family, sockaddr := syscall.AF_INET6, syscall.Sockaddr(nil)
-	if four := to.IP.To4(); four != nil {
-		family, sockaddr = syscall.AF_INET, &syscall.SockaddrInet4{Port: to.Port, Addr: [4]byte(four)}
-	} else {
-		sockaddr = &syscall.SockaddrInet6{Port: to.Port, Addr: [16]byte(to.IP)}
-	}
-	kind := syscall.SOCK_STREAM
-	if network == "udp" {
-		kind = syscall.SOCK_DGRAM
-	}
-	socket, err := syscall.Socket(family, kind|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(socket)
-	limit := syscall.NsecToTimeval(time.Until(end).Nanoseconds())
-	err = errors.Join(syscall.SetsockoptTimeval(socket, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit),
-		syscall.SetsockoptTimeval(socket, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit))
-	if err == nil {
-		err = syscall.Connect(socket, sockaddr)
-	}
-	if err == nil && network == "udp" {
-		_, err = syscall.Write(socket, []byte("hello"))
-	}
-	if err != nil {
-		return err
-	}
-	n, err := syscall.Read(socket, make([]byte, 10))
-	if err == nil && n != len("welcome") {
-		return fmt.Errorf("%d bytes were read", n)
-	}
+	from.Do(func() { err = askFor("", network, address, answerTime(wait)) })
 	return err
 }

@@ -119,11 +119,7 @@ func (r recipe) policy(t *testing.T) string {
 
 // exchange makes one.
 func (s natSite) exchange(x exchange) (err error) {
-	patience := 300 * time.Millisecond
-	if x.want {
-		patience = 5 * time.Second
-	}
-	ask := func() { err = askFor(x.from, x.network, x.to, patience) }
+	ask := func() { err = askFor(x.from, x.network, x.to, answerTime(x.want)) }
 	switch x.from {
 	case "":
 		ask()
@@ -134,6 +130,14 @@ func (s natSite) exchange(x exchange) (err error) {
 		s.client.Do(ask)
 	}
 	return err
+}
+
+// answerTime is how long an answer is waited for: one that is not to come, not for long.
+func answerTime(wanted bool) time.Duration {
+	if wanted {
+		return 5 * time.Second
+	}
+	return 300 * time.Millisecond
 }
 
 // askFor reads the word that greets, from an address of the calling thread's network namespace, "" for any.
