@@ -38,8 +38,8 @@ func (e *DirError) Error() string { return e.Problem }
 // Hint is the remedy.
 func (e *DirError) Hint() string { return e.Remedy }
 
-// sockets are the two that a directory has, locked.
-type sockets struct {
+// unixSockets are the two that a directory has, locked.
+type unixSockets struct {
 	read, control net.Listener
 	dir           string
 	unlock        func()
@@ -48,7 +48,7 @@ type sockets struct {
 
 // openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
 // directory that another process serves is a *DirError.
-func openSockets(dir string) (*sockets, error) {
+func openSockets(dir string) (*unixSockets, error) {
 	if len(filepath.Join(dir, ControlSocket)) > unixsocket.LongestPath {
 		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, unixsocket.LongestPath),
 			"name a shorter directory with --run"}
@@ -59,7 +59,7 @@ func openSockets(dir string) (*sockets, error) {
 	if err := daemonlock.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("directory of sockets: %w", err)
 	}
-	s := &sockets{dir: dir}
+	s := &unixSockets{dir: dir}
 	err := s.take()
 	if err == nil {
 		s.control, err = unixsocket.Listen(filepath.Join(dir, ControlSocket), 0o600, -1)
@@ -75,7 +75,7 @@ func openSockets(dir string) (*sockets, error) {
 }
 
 // take locks the directory.
-func (s *sockets) take() (err error) {
+func (s *unixSockets) take() (err error) {
 	s.unlock, err = daemonlock.TakeFile(filepath.Join(s.dir, "sockets.lock"))
 	var held *daemonlock.HeldError
 	if errors.As(err, &held) {
@@ -86,7 +86,7 @@ func (s *sockets) take() (err error) {
 }
 
 // openRead makes the socket for reading. Where this process may not give it to the group, it is root's.
-func (s *sockets) openRead() (err error) {
+func (s *unixSockets) openRead() (err error) {
 	gid, err := groupID()
 	if err != nil {
 		s.note = err.Error()
@@ -114,7 +114,7 @@ func groupID() (int, error) {
 }
 
 // close removes the sockets, and directories that are empty then.
-func (s *sockets) close() {
+func (s *unixSockets) close() {
 	for name, l := range map[string]net.Listener{ReadSocket: s.read, ControlSocket: s.control} {
 		if l != nil {
 			l.Close()

@@ -1,0 +1,79 @@
+package sockets
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// as connects to an address as a user, when this process may.
+func as(t *testing.T, uid int, address string) *net.TCPConn {
+	t.Helper()
+	made := make(chan net.Conn)
+	go func() {
+		runtime.LockOSThread() // the thread keeps the user, and ends with this function
+		unix.Setfsuid(uid)
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Error(err)
+		}
+		made <- c
+	}()
+	c := <-made
+	if c == nil {
+		t.FailNow()
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+func ends(c net.Conn) (local, remote netip.AddrPort) {
+	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
+}
+
+// TestOwner connects as several users, over both families and to a socket for both. Nobody has an end that is closed, that never was, or
+// whose port only listens.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	users := []int{os.Geteuid()}
+	if os.Geteuid() == 0 {
+		users = append(users, 65534, 12345)
+	}
+	for listen, host := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "[::]:0": "127.0.0.1"} {
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		for _, want := range users {
+			client := as(t, want, net.JoinHostPort(host, port))
+			server, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			local, remote := ends(server)
+			if uid, known := Owner(remote, local); !known || int(uid) != want {
+				t.Errorf("%s: the client is user %d, %v, want %d", listen, uid, known, want)
+			}
+			if uid, known := Owner(local, remote); !known || int(uid) != os.Geteuid() {
+				t.Errorf("%s: the server is user %d, %v", listen, uid, known)
+			}
+			other := netip.AddrPortFrom(remote.Addr(), remote.Port()^1)
+			for _, end := range []netip.AddrPort{other, netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), 1)} {
+				if uid, known := Owner(local, end); known {
+					t.Errorf("%s: %s, which is not connected, is user %d", listen, end, uid)
+				}
+			}
+			client.Close() // the server has not: the kernel keeps the client's half
+			if uid, known := Owner(remote, local); known {
+				t.Errorf("%s: a client that has closed is user %d", listen, uid)
+			}
+		}
+	}
+}
