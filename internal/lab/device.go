@@ -27,6 +27,13 @@ type Device struct {
 	napi    int // process identifier of the NAPI thread
 }
 
+// attachment is a program at a device. Close detaches it at once, also when another process holds its link.
+type attachment struct{ link.Link }
+
+// Close detaches the program and closes the link. Closing alone is not enough: a child that another thread has forked, and that
+// has not executed its program yet, has a copy of the descriptor, and keeps the program attached.
+func (a attachment) Close() error { return errors.Join(a.Detach(), a.Link.Close()) }
+
 // Attach attaches an XDP program to the device, natively. The program stays until the returned link or the lab is
 // closed.
 func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {
@@ -45,5 +52,5 @@ func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {
 		}
 		return nil
 	})
-	return attached, nil
+	return attachment{attached}, nil
 }
