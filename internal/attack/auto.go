@@ -237,10 +237,10 @@ func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]b
 			continue
 		case verdict == promoted:
 			r.Rule, r.dropsIt = strings.ReplaceAll(r.Rule, ", observe: true", ""), true
-			r.Until = now.Add(bounds.For).UTC()
+			r.Until, r.Ends = now.Add(bounds.For).UTC(), 0
 			r.did(now, Drops, why)
 		case r.dropsIt && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
-			r.Until = now.Add(bounds.For).UTC()
+			r.Until, r.Ends = now.Add(bounds.For).UTC(), 0
 			r.did(now, Extended, fmt.Sprintf("it still matches %d of %d samples", r.live.matched, r.live.samples))
 		}
 		left = append(left, r)

@@ -44,7 +44,7 @@ func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.T
 		if err != nil {
 			return err
 		}
-		return in.putTemporary(context.WithoutCancel(ctx), l, l.Generations[0], list)
+		return in.putTemporary(context.WithoutCancel(ctx), l, l.Generations[0], manifest.Timed(list, time.Now()))
 	})
 }
 
@@ -97,7 +97,7 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 	if err != nil {
 		return err
 	}
-	old, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
+	old, err := in.settledTemporary(ctx, t, kind)
 	if err != nil {
 		return err
 	}
@@ -111,16 +111,52 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 			return err
 		}
 	}
+	if m.TemporaryRuleset == nil {
+		return in.endTemporary(ctx, l, g, m)
+	}
 	if err := l.rewrite(g, m); err != nil {
 		return err
-	}
-	if m.TemporaryRuleset == nil {
-		return in.cleanTemporary(ctx)
 	}
 	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], ruleset.Loading{})); err != nil {
 		return errors.Join(err, l.rewrite(g, g.Manifest))
 	}
 	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
+}
+
+// endTemporary removes the last temporary rules. The manifest keeps the name of their ruleset until that is gone.
+func (in Instance) endTemporary(ctx context.Context, l *live, g *generation.Generation, m *manifest.Manifest) error {
+	if g.Manifest.TemporaryRuleset != nil {
+		ends := *m
+		ends.TemporaryRuleset = g.Manifest.TemporaryRuleset
+		if err := l.rewrite(g, &ends); err != nil {
+			return err
+		}
+	}
+	if err := in.cleanTemporary(ctx); err != nil {
+		return err
+	}
+	return l.rewrite(g, m)
+}
+
+// settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died.
+func (in Instance) settledTemporary(ctx context.Context, t ruleset.Tool, kind ruleset.Kind) (settled []string, err error) {
+	names, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		_, state, err := t.Trial(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if state == netfilter.Settled {
+			settled = append(settled, name)
+		}
+	}
+	if len(settled) < len(names) {
+		_, err = t.Clean(ctx, in.temporaryPrefix(kind), settled...)
+	}
+	return settled, err
 }
 
 // temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
@@ -167,21 +203,21 @@ func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err erro
 }
 
 // mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. With
-// clean it removes what is left of rules that have ended.
+// clean it removes what is left of rules that have ended, and has the others end in time after a step of the machine's clock.
 func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation.Generation, clean bool) error {
 	list := manifest.InForce(g.Manifest.Temporary, time.Now())
-	if clean && len(list) < len(g.Manifest.Temporary) && len(l.Generations) == 1 {
+	if clean && len(l.Generations) == 1 && !slices.EqualFunc(list, g.Manifest.Temporary, manifest.Temporary.Equal) {
 		return in.putTemporary(ctx, l, g, list)
 	}
-	if g.Program != nil || len(list) == 0 {
+	if g.Program != nil || len(list) == 0 && g.Manifest.TemporaryRuleset == nil {
 		return nil
 	}
-	if p := g.Manifest.TemporaryRuleset; p != nil {
+	if p := g.Manifest.TemporaryRuleset; p != nil && len(list) > 0 {
 		t, err := l.Tool(ctx, p.Kind)
 		if err != nil {
 			return err
 		}
-		if _, state, err := t.Trial(ctx, p.Name); err != nil || state.Decides() {
+		if _, state, err := t.Trial(ctx, p.Name); err != nil || state == netfilter.Settled {
 			return err
 		}
 	}

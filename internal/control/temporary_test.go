@@ -11,9 +11,11 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // probes numbers the packets of gets.
@@ -230,6 +232,71 @@ func TestTemporaryAcrossTargets(t *testing.T) {
 			if !e.gets("192.0.2.9", 1000, true) {
 				e.Errorf("from %s to %s: it drops though it is removed", from.name, to.name)
 			}
+		}
+	})
+}
+
+// TestTemporaryClock has temporary rules that the machine's clock was set under: one that has ended stays ended, also when another is
+// added, and one that goes on is listed and can be removed. In netfilter, which compares the clock, Settle has it end in time.
+func TestTemporaryClock(t *testing.T) {
+	onLists(t, func(l *lists, w way) {
+		if w.beside {
+			return
+		}
+		l.body.Store("9.9.9.77\n")
+		if _, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}}); err != nil {
+			l.Fatal(err)
+		}
+		h := operate.Host{Instance: l.Instance, Warn: func(err error) { l.Errorf("warned: %v", err) }}
+		// stepped adds a rule that ends after left, as one looks that was added before the clock was set by step.
+		stepped := func(left, step time.Duration) {
+			l.Helper()
+			err := l.ChangeTemporary(l.Context(), func([]manifest.Temporary) ([]manifest.Temporary, error) {
+				now := time.Now()
+				return []manifest.Temporary{{Name: "stepped", Owner: operate.ByHand, Rule: "{name: stepped, proto: udp, port: 1000, then: drop}",
+					Began: now, Until: now.Add(left - step).UTC(), Ends: xdp.Monotonic() + left}}, nil
+			})
+			if err != nil {
+				l.Fatal(err)
+			}
+		}
+		names := func() (names []string) {
+			l.Helper()
+			list, err := h.Temporary(l.Context())
+			if err != nil {
+				l.Fatal(err)
+			}
+			for _, r := range list {
+				names = append(names, r.Name)
+			}
+			return names
+		}
+		stepped(2*time.Second, -24*time.Hour) // set back by a day
+		time.Sleep(3 * time.Second)
+		if _, err := l.Settle(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		if _, err := h.AddTemporary(l.Context(), operate.TemporaryOrder{Rule: "{name: other, proto: udp, port: 4, then: drop}", For: "1h"}); err != nil {
+			l.Fatal(err)
+		}
+		if got := names(); !slices.Equal(got, []string{"other"}) {
+			l.Errorf("the clock was set back: the rules are %v", got)
+		}
+		if !l.gets("9.9.9.1", 1000, true) {
+			l.Error("the clock was set back: a rule that has ended drops")
+		}
+		stepped(time.Hour, 24*time.Hour) // set forward by a day
+		if _, err := l.Settle(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		if got := names(); !slices.Equal(got, []string{"stepped"}) {
+			l.Errorf("the clock was set forward: the rules are %v", got)
+		}
+		if l.gets("9.9.9.1", 1000, false) {
+			l.Error("the clock was set forward: a rule that goes on drops nothing")
+		}
+		if err := h.RemoveTemporary(l.Context(), "stepped"); err != nil || !l.gets("9.9.9.1", 1000, true) {
+			l.Errorf("the clock was set forward: the rule cannot be removed: %v", err)
 		}
 	})
 }

@@ -17,7 +17,10 @@ type Temporary struct {
 	Rule  string    `json:"rule"`  // one line, as it stands under rules
 	Began time.Time `json:"began"`
 	Until time.Time `json:"until"`
-	Why   string    `json:"why,omitempty"` // it was added
+	// Ends is Until on CLOCK_MONOTONIC, which no step of the machine's clock changes; zero when only Until says it. A manifest does not
+	// outlive that clock: the kernel keeps both.
+	Ends time.Duration `json:"ends,omitempty"`
+	Why  string        `json:"why,omitempty"` // it was added
 }
 
 // Equal reports whether two are the same rule for the same time.
@@ -25,10 +28,36 @@ func (t Temporary) Equal(other Temporary) bool {
 	return t.Name == other.Name && t.Owner == other.Owner && t.Rule == other.Rule && t.Why == other.Why && t.Began.Equal(other.Began) && t.Until.Equal(other.Until)
 }
 
-// InForce are the temporary rules that have not ended at a time.
+// clockStep is from where on a difference between Until and Ends is a clock that was set.
+const clockStep = 3 * time.Second
+
+// By is the rule with its times by the clock as it stands at now, which somebody may have set since the rule was added.
+func (t Temporary) By(now time.Time) Temporary {
+	if t.Ends == 0 {
+		return t
+	}
+	step := now.Add(t.Ends - xdp.Monotonic()).Sub(t.Until.Round(0))
+	if step.Abs() > clockStep {
+		t.Began, t.Until = t.Began.Add(step), t.Until.Add(step).Truncate(time.Second).UTC()
+	}
+	return t
+}
+
+// Timed are temporary rules of which each has its end on both clocks.
+func Timed(list []Temporary, now time.Time) (timed []Temporary) {
+	for _, t := range list {
+		if t.Ends == 0 {
+			t.Ends = xdp.Monotonic() + t.Until.Sub(now)
+		}
+		timed = append(timed, t.By(now))
+	}
+	return timed
+}
+
+// InForce are the temporary rules that have not ended at a time, the present one. Their times are by the clock as it stands then.
 func InForce(list []Temporary, now time.Time) (left []Temporary) {
 	for _, t := range list {
-		if now.Before(t.Until) {
+		if t = t.By(now); now.Before(t.Until) {
 			left = append(left, t)
 		}
 	}
@@ -56,7 +85,8 @@ func (m *Manifest) TemporaryOf(rule int) *Temporary {
 	if i < 0 || !m.Rules[rule].Temporary {
 		return nil
 	}
-	return &m.Temporary[i]
+	t := m.Temporary[i].By(time.Now())
+	return &t
 }
 
 // temporaryFingerprint is fingerprint for a temporary rule, which no rule of a policy has.
