@@ -281,7 +281,7 @@ func (l *live) previous(now *generation.Generation) (*generation.Generation, err
 func (l *live) previousProgram(now *generation.Generation) (*generation.Generation, error) {
 	find := l.State.Previous
 	if now.Program == nil {
-		find = l.State.Latest
+		find = func() (*datapath.Generation, error) { return l.State.Before(now.Number) }
 	}
 	p, err := find()
 	if p == nil || err != nil {

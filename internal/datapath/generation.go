@@ -127,6 +127,21 @@ func (s *State) Previous() (*Generation, error) {
 			return nil, err
 		}
 	}
+	return s.openWhole(n)
+}
+
+// Before opens the generation that was in force when another one was installed, whether or not a device runs either. It returns nil when that
+// had no program, or is gone. What an apply has left that died was never in force, so it is not found. The caller holds the lock.
+func (s *State) Before(number int) (*Generation, error) {
+	n, err := s.before(number)
+	if err != nil {
+		return nil, err
+	}
+	return s.openWhole(n)
+}
+
+// openWhole opens a generation that no device need run, nil when it is gone or has no program. 0 stands for none.
+func (s *State) openWhole(n int) (*Generation, error) {
 	if n == 0 || !s.has(n, pinManifest) || !s.has(n, pinNative) {
 		return nil, nil
 	}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// steppedCalls is a seccomp filter that has the kernel ask before each link to a device that a command makes or updates (seccomp(2), bpf(2)).
+func steppedCalls() []unix.SockFilter {
+	const number, command = 0, 16 // offsets in struct seccomp_data, of the lower half of the first argument on little-endian machines
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	equal := func(value uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jt: yes, Jf: no}
+	}
+	answer := func(value uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: value}
+	}
+	return []unix.SockFilter{
+		load(number),
+		equal(unix.SYS_BPF, 0, 3),
+		load(command),
+		equal(unix.BPF_LINK_CREATE, 2, 0),
+		equal(unix.BPF_LINK_UPDATE, 1, 0),
+		answer(unix.SECCOMP_RET_ALLOW),
+		answer(unix.SECCOMP_RET_USER_NOTIF),
+	}
+}
+
+// askFirst has the kernel ask at the descriptor that it returns before the calls of what this thread starts from now on. It cannot be undone.
+func askFirst() (listener int, err error) {
+	filter := steppedCalls()
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return 0, fmt.Errorf("seccomp: %w", errno)
+	}
+	return int(fd), nil
+}
+
+// answerCalls lets each call go on, until it is told to stop. The call number step of those made when due kills the group of its process
+// instead. It returns how many calls were made when due.
+func answerCalls(listener, step int, due func() bool, stop *atomic.Bool) (calls int, err error) {
+	for !stop.Load() {
+		poll := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
+		if n, err := unix.Poll(poll, 20); n <= 0 || poll[0].Revents&unix.POLLIN == 0 {
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return calls, fmt.Errorf("poll: %w", err)
+			}
+			continue
+		}
+		var asked [80]byte // struct seccomp_notif: id, pid, flags, data
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); errno != 0 {
+			continue // it has died meanwhile
+		}
+		if due() {
+			if calls++; calls == step {
+				group, err := unix.Getpgid(int(binary.NativeEndian.Uint32(asked[8:])))
+				if err == nil {
+					err = unix.Kill(-group, unix.SIGKILL)
+				}
+				if err != nil {
+					return calls, fmt.Errorf("killing: %w", err)
+				}
+				continue
+			}
+		}
+		var goOn [24]byte // struct seccomp_notif_resp: id, val, error, flags
+		copy(goOn[:8], asked[:8])
+		binary.NativeEndian.PutUint32(goOn[20:], unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+		unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&goOn)))
+	}
+	return calls, nil
+}
+
+// killAtLink runs floodwall until it is about to change the link number step, of those after it has written down a generation that was not there.
+// It returns true when it was over before.
+func (h *trialHost) killAtLink(step int, args ...string) (done bool, err error) {
+	known := h.written()
+	due := func() bool { return h.written() > known }
+	err = h.host.do(func() error {
+		cmd := h.command(args...)
+		var output strings.Builder
+		cmd.Stdout, cmd.Stderr = &output, &output
+		listener, err := askFirst()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(listener)
+		var stop atomic.Bool
+		answered := make(chan error)
+		go func() {
+			_, err := answerCalls(listener, step, due, &stop)
+			answered <- err
+		}()
+		err = cmd.Run()
+		stop.Store(true)
+		if err := <-answered; err != nil {
+			return err
+		}
+		if done = err == nil; !done && cmd.ProcessState.ExitCode() != killed {
+			return fmt.Errorf("floodwall %s: %w\n%s", args[0], err, &output)
+		}
+		return nil
+	})
+	return done, err
+}
+
+// written is the highest number of a generation that is written down in the kernel.
+func (h *trialHost) written() (highest int) {
+	list, _ := filepath.Glob(filepath.Join(h.bpffs, "generation-*", "manifest"))
+	for _, path := range list {
+		var n int
+		if _, err := fmt.Sscanf(filepath.Base(filepath.Dir(path)), "generation-%d", &n); err == nil {
+			highest = max(highest, n)
+		}
+	}
+	return highest
+}
+
+// TestKilledOnceWritten kills `apply --confirm` at each step after the policy on trial is written down in the kernel, before a device has its
+// program, too, and after tools of netfilter. Once the time is over the old policy decides, and a rollback goes to what was in force before
+// that, never to the one on trial; where there is none it says so.
+func TestKilledOnceWritten(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	plain := func(name, from, to string) layout {
+		return layout{name: name, old: []string{"--target", from}, new: []string{"--target", to}}
+	}
+	dir := scripts(t, killer)
+	onHosts(t, []layout{
+		plain("nftables to xdp", "nftables", "xdp"), plain("xdp to nftables", "xdp", "nftables"),
+		plain("nftables twice", "nftables", "nftables"), plain("xdp twice", "xdp", "xdp"),
+	}, 2, func(h *trialHost) {
+		links := 1
+		for !h.killOnceWritten(func(args ...string) (bool, error) { return h.killAtLink(links, args...) }) {
+			links++
+		}
+		for tools := 1; ; tools += testutil.Scaled(6, 1) {
+			if h.killOnceWritten(func(args ...string) (bool, error) { return h.killAt(dir, tools, args...) }) {
+				t.Logf("%s: killed before %d changes of links, and after the first %d tools", h.name, links-1, tools-1)
+				return
+			}
+		}
+	})
+}
+
+// killOnceWritten is one kill, and returns true when the apply was over before. On the second host of a layout there is no policy before the
+// old one.
+func (h *trialHost) killOnceWritten(kill func(args ...string) (done bool, err error)) (over bool) {
+	alone := h.number == 1
+	if alone {
+		h.enter("starting anew")
+		h.must("unload")
+	}
+	h.apply(old)
+	h.enter("apply --confirm killed")
+	over, err := kill(h.applying(next, "--confirm", shortTrial.String())...)
+	if err != nil {
+		h.wrong("%v", err)
+	}
+	if who := h.settled(time.Now().Add(shortTrial), func(who string) bool { return who == old }); who != old {
+		h.wrong("after the deadline %s decides", who)
+	}
+	for range 2 { // the first may find that the kernel has gone back by itself
+		out, err := h.run("rollback")
+		if err != nil && !(alone && strings.Contains(out, "there is no previous policy to return to")) {
+			h.wrong("rollback: %v\n%s", err, out)
+		}
+		h.want("after a rollback", old)
+	}
+	return over || err != nil
+}
