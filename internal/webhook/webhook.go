@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
@@ -48,6 +49,9 @@ const (
 	mostEvents = 100
 )
 
+// mostHead is how much of the head of an answer is read, in bytes.
+const mostHead = 64 << 10
+
 // Sender posts events to where the policy that runs says.
 type Sender struct {
 	Wishes func(context.Context) (control.Wishes, error)
@@ -59,6 +63,7 @@ type Sender struct {
 	fails int
 	due   time.Time // not to send before
 	lost  uint64
+	told  bool // that events are lost
 
 	patience time.Duration // with which an answer is waited for; 0: answerTime
 }
@@ -71,6 +76,9 @@ func (s *Sender) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-time.After(beat.Left(look)):
 		}
+	}
+	if n := s.Events.Last() - s.last; s.of.URL != "" && n > 0 {
+		s.Report(fmt.Sprintf("webhook: the daemon ends, and %d events were not sent", n), nil)
 	}
 	return nil
 }
@@ -106,16 +114,20 @@ func (s *Sender) step(ctx context.Context) {
 	if s.fails > 0 {
 		s.Report(fmt.Sprintf("webhook: it answers again; %d events were lost meanwhile", s.lost), nil)
 	}
-	s.fails, s.lost, s.last = 0, 0, events[len(events)-1].ID
+	s.fails, s.lost, s.told, s.last = 0, 0, false, events[len(events)-1].ID
 }
 
-// failed says so the first time, and waits longer each time.
+// failed says so the first time, and when events are lost for it, and waits longer each time.
 func (s *Sender) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	if s.fails == 0 {
 		s.Report("", err)
+	}
+	if s.lost > 0 && !s.told {
+		s.told = true
+		s.Report("", fmt.Errorf("webhook: the server has not taken events for long: %d events are lost until now, as the daemon keeps the last ones only", s.lost))
 	}
 	wait := min(2*time.Second<<min(s.fails, 10), mostWait)
 	s.fails++
@@ -146,30 +158,39 @@ func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Dura
 		r.Header.Set(SignatureHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy, transport.DisableKeepAlives = nil, true
+	transport.Proxy, transport.DisableKeepAlives, transport.MaxResponseHeaderBytes = nil, true, mostHead
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	got, err := client.Do(r)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
-	}
 	if err != nil {
-		return hidden(err)
+		return inWords(err, patience)
 	}
 	defer got.Body.Close()
 	io.CopyN(io.Discard, got.Body, 64<<10) // an answer has no meaning but its status
-	if got.StatusCode/100 != 2 {
-		return fmt.Errorf("the server answers %s", got.Status)
+
+	status := fmt.Sprint(got.StatusCode, " ", http.StatusText(got.StatusCode)) // not the server's own words
+	switch got.StatusCode / 100 {
+	case 2:
+		return nil
+	case 3:
+		return fmt.Errorf("the server answers %s, and redirects are not followed", status)
+	default:
+		return fmt.Errorf("the server answers %s", status)
 	}
-	return nil
 }
 
-// hidden is an error of a client without the address: it may have a token of the receiver.
-func hidden(err error) error {
-	if of := (*url.Error)(nil); errors.As(err, &of) {
-		return of.Err
+// inWords is an error of a client, short and without the address: it may have a token of the receiver.
+func inWords(err error, patience time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
 	}
-	return err
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		err = of.Err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return errors.New("the server has closed the connection without an answer")
+	}
+	return fmt.Errorf("%.200v", err) // a part of it may be the server's
 }
 
 func hostname() string {

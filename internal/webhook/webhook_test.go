@@ -76,7 +76,7 @@ func TestSender(t *testing.T) {
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, "webhook: the server answers 307"},
-		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "webhook: EOF"},
+		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "webhook: the server has closed the connection without an answer"},
 	} {
 		fail, said, s.fails = one.fail, nil, 0
 		step()
