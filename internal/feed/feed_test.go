@@ -102,7 +102,7 @@ func (s *scene) stands(want feed.Standing) feed.Status {
 
 const good = "# a list\n1.2.3.4\n5.6.0.0/16 ; SBL1\n2a00:1::/32\n"
 
-// Whatever a server does wrong, the copy stays, and the error says what was wrong.
+// Whatever a server does wrong, the copy stays, and the error says in a short text what was wrong.
 func TestMisbehaving(t *testing.T) {
 	gzipped := func(n int) []byte {
 		var b bytes.Buffer
@@ -147,6 +147,11 @@ func TestMisbehaving(t *testing.T) {
 		}},
 		{"redirects in a circle", "more than 5 times", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/drop.txt", http.StatusFound) }},
 		{"missing", "404", http.NotFound},
+		{"not modified, for who has asked for all", "304 Not Modified", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }},
+		{"a reason to steer a terminal", "the server answers 500 Internal Server Error", raw("HTTP/1.1 500 \x1b[2J"+strings.Repeat("x", 60_000)+"\r\n\r\n", "")},
+		{"no HTTP", "malformed HTTP", raw(strings.Repeat("\x1b[2Jx", 10_000)+"\r\n\r\n", "")},
+		{"an endless header", "exceeded 65536 bytes", raw("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 4096))},
+		{"closes at once", "EOF", raw("", "")},
 		{"empty", "has no entry", func(http.ResponseWriter, *http.Request) {}},
 		{"nothing left", "nothing is left", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "10.0.0.1\n") }},
 		{"two of a hundred lines unreadable", "2 of 102 lines", func(w http.ResponseWriter, _ *http.Request) {
@@ -188,6 +193,9 @@ func TestMisbehaving(t *testing.T) {
 			s.refresh("", c.says)
 			s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
 			status := s.stands(feed.StandsFailing)
+			if len(status.Why) > 400 || strings.Contains(status.Why, "\x1b") {
+				t.Errorf("it says %.1000q", status.Why)
+			}
 			if wait := time.Until(*status.Next); wait < 4*time.Minute || wait > 70*time.Minute {
 				t.Errorf("it is tried again in %v", wait)
 			}
@@ -288,6 +296,9 @@ func TestHeld(t *testing.T) {
 	s := newScene(t)
 	s.text(list(10))
 	s.refresh(feed.Changed, "")
+	s.text("# a list\n")
+	s.refresh("", "has no entry")
+	s.stands(feed.StandsFailing)
 	for _, n := range []int{4, 31} {
 		s.text(list(n))
 		s.refresh(feed.Held, "")

@@ -88,14 +88,15 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	answer, err := client.Do(request)
 	if err != nil {
 		var inside *insideError
-		return nil, fail(errors.As(err, &inside), "%v%s", plain(err), f.ownDrop(ctx, err, asked))
+		return nil, fail(errors.As(err, &inside), "%.200v%s", plain(err), f.ownDrop(ctx, err, asked))
 	}
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusNotModified && etag+modified != "":
 		return &body{fresh: true}, nil
 	case answer.StatusCode != http.StatusOK:
-		err := &FetchError{URL: address, Why: "the server answers " + answer.Status, Answered: true, Wait: retryAfter(answer.Header)}
+		status := fmt.Sprint(answer.StatusCode, " ", http.StatusText(answer.StatusCode)) // not the server's own words
+		err := &FetchError{URL: address, Why: "the server answers " + status, Answered: true, Wait: retryAfter(answer.Header)}
 		return nil, err
 	case answer.ContentLength > most:
 		return nil, fail(true, "the body has %d bytes, and at most %d are read", answer.ContentLength, most)
@@ -196,6 +197,7 @@ func (f *Fetcher) client(asked *netip.AddrPort) *http.Client {
 			MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
 		},
 		CheckRedirect: func(to *http.Request, via []*http.Request) error {
+			to.Header.Del("Referer") // it has the whole address before, and perhaps a key in it
 			switch {
 			case len(via) > mostRedirect:
 				return fmt.Errorf("it redirects more than %d times", mostRedirect)
