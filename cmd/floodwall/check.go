@@ -81,7 +81,7 @@ func check(ctx context.Context, e *env, file string) error {
 	if err != nil {
 		return err
 	}
-	e.notes(append(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx))...))
+	e.notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan)))
 	if absent := operate.Absent(c.Policy); absent != nil {
 		e.warnOf(absent)
 	}

@@ -51,7 +51,10 @@ func repair(ctx context.Context, e *env, restoring bool) error {
 	for _, name := range r.Renamed {
 		e.warning(control.RenamedText(name))
 	}
-	left := len(r.Waiting)+len(r.Renamed) > 0
+	for _, text := range r.Missed {
+		e.warning(text)
+	}
+	left := len(r.Waiting)+len(r.Renamed)+len(r.Missed) > 0
 	if text := r.String(); text != "" {
 		e.println("repaired: %s", text)
 	} else if err == nil && !left {

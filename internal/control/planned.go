@@ -71,6 +71,7 @@ func (p *planned) record(context.Context) error {
 	p.manifest = m
 	p.note(p.in.bansWaitFor(m))
 	p.note(p.in.settingsWaitFor(m))
+	p.notes = append(p.notes, portsOf(m)...)
 	p.warnStrict()
 	return p.remember()
 }

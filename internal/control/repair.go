@@ -20,6 +20,7 @@ type Repaired struct {
 	Rulesets []RepairedRuleset `json:"netfilter"`
 	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
 	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
+	Missed   []string          `json:"missed,omitempty"`  // what of the policy does not filter devices that are ports of a bridge, and the remedy
 }
 
 // RepairedDevice is a device that has the program of the policy again.
@@ -96,6 +97,7 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		r = &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
 		var errs []error
 		if at.devices {
+			r.Missed = portsOf(g.Manifest)
 			errs = append(errs, r.devices(l, g))
 		}
 		if at.rulesets && l.Trial == nil {

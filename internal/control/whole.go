@@ -29,6 +29,9 @@ func (s *Status) whole(ctx context.Context, l *generation.Live, g *generation.Ge
 			}
 		}
 	}
+	for _, text := range portsOf(g.Manifest) {
+		s.open("%s", text)
+	}
 	if l.Trial != nil {
 		return nil // what guards the trial is in netfilter too
 	}

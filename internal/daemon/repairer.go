@@ -213,7 +213,7 @@ func (r *repairer) once(ctx context.Context) (did, calm bool) {
 		}
 	}
 	if repaired != nil {
-		var texts []string
+		texts := slices.Clone(repaired.Missed)
 		for _, name := range repaired.Renamed {
 			texts = append(texts, control.RenamedText(name))
 		}
