@@ -25,10 +25,10 @@ enum flow_state {
 	FLOW_ESTABLISHED, /* the kernel has it */
 	FLOW_CLOSING,     /* one side has said that it is over */
 	FLOW_REOPENED,    /* a SYN passed after that; the kernel may not have the connection yet */
-	FLOW_LASTING = 6, /* the kernel still had it FLOW_REFRESH seconds or more after it was established */
+	FLOW_DOUBTED,     /* the kernel has it, but a FIN or RST came with another number than the expected one */
+	FLOW_LASTING,     /* the kernel still had it FLOW_REFRESH seconds or more after it was established */
 
 	/* Beside a state that is set: */
-	FLOW_DOUBT = 8,     /* the next packet finds it FLOW_REFRESH seconds old */
 	FLOW_DISPLACE = 16, /* a flow that the kernel has may give way to it */
 };
 
@@ -52,6 +52,7 @@ enum {
 	FLOW_STATE_BITS = 3,
 	FLOW_TAG_SHIFT = 27, /* what is left is the tag; the bucket's number is in the bits of the hash below */
 	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
+	FLOW_DOUBT = 2,      /* seconds in which the kernel gets the segments before a FIN, which may come to it in another order */
 	FLOW_LINGER = 128,   /* seconds that one is remembered for which the kernel is not known to have, */
 	FLOW_TRIES = 4,      /* to write a word that others write, too */
 	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
@@ -212,7 +213,7 @@ static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
  */
 static __always_inline __u32 flow_rank(__u32 state)
 {
-	return (1 << 2 * FLOW_ESTABLISHED | 2 << 2 * FLOW_LASTING) >> 2 * state & 3;
+	return (1 << 2 * FLOW_ESTABLISHED | 1 << 2 * FLOW_DOUBTED | 2 << 2 * FLOW_LASTING) >> 2 * state & 3;
 }
 
 enum { RANK_SHIFT = 32 };
@@ -383,7 +384,7 @@ static __always_inline __u32 write_flow(struct flow_bucket *b, __u64 hash, __u64
  */
 __noinline __u32 flow_set(struct packet *p, __u32 state)
 {
-	__u32 number, now, seen, noted = FLOW_OVERTAKEN;
+	__u32 number, now, noted = FLOW_OVERTAKEN;
 	struct flow_bucket *b;
 	__u64 hash, next, *filter;
 
@@ -396,8 +397,7 @@ __noinline __u32 flow_set(struct packet *p, __u32 state)
 	if (!b)
 		return FLOW_OVERTAKEN;
 	now = flow_seconds(p);
-	seen = (state & FLOW_DOUBT ? now - FLOW_REFRESH : now) & ((1 << FLOW_SEEN_BITS) - 1);
-	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), seen) : 0;
+	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), now) : 0;
 	for (int i = 0; i < FLOW_TRIES && noted == FLOW_OVERTAKEN; i++)
 		noted = write_flow(b, hash, next, now, state & FLOW_DISPLACE);
 	if (noted == FLOW_NOTED && state && !(read_once(filter) & filter_bit(hash)))

@@ -262,7 +262,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	__u32 state = sk->state;
 
 	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
-		flow_set(p, p->flags & TCP_FIN ? FLOW_ESTABLISHED | FLOW_DOUBT : FLOW_ESTABLISHED);
+		flow_set(p, p->flags & TCP_FIN ? FLOW_DOUBTED : FLOW_ESTABLISHED);
 		return TCX_NEXT;
 	}
 	skb_timestamps(skb, p, &o);

@@ -288,6 +288,18 @@ static __always_inline bool note_flow(struct packet *p, struct protection *pr, _
 	return noted == FLOW_NOTED;
 }
 
+/*
+ * Stores that the kernel has a flow open. A flow in doubt stays so for FLOW_DOUBT seconds: a segment that was sent again before its FIN
+ * came to the kernel would end the doubt, and the flow would stay when the connection has ended.
+ */
+static __always_inline void note_open(struct packet *p, struct protection *pr, __u32 known)
+{
+	if (known != FLOW_DOUBTED)
+		note_flow(p, pr, flow_rank(known) ? FLOW_LASTING : FLOW_ESTABLISHED);
+	else if (p->flow_age >= FLOW_DOUBT)
+		note_flow(p, pr, FLOW_ESTABLISHED);
+}
+
 /* Refunds the charge of a SYN whose handshake is completed. */
 static __always_inline void completed(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
@@ -309,7 +321,7 @@ static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, st
 	count_outcome(p, pr, ACK_ASKED);
 	connection = kernel_connection(ctx, p, pr);
 	if (connection == CONNECTION_OPEN)
-		note_flow(p, pr, flow_rank(known) ? FLOW_LASTING : FLOW_ESTABLISHED);
+		note_open(p, pr, known);
 	else if (connection == CONNECTION_CLOSING || (connection == CONNECTION_STARTED && flow_rank(known)))
 		note_flow(p, pr, FLOW_CLOSING);
 	else if (connection == CONNECTION_NONE && (flow_rank(known) || known == FLOW_CLOSING))
@@ -402,12 +414,12 @@ static __always_inline int pass_proved_flow(struct packet *p)
 /*
  * Passes a packet of an open connection. A FIN or RST closes the flow if the kernel says that it has the number that is expected:
  * anybody can forge one, and a flow that is closing is forgotten after FLOW_LINGER seconds. Any other is one that segments before it
- * have not made expected yet, or a forged one: then the kernel is asked about the next packet.
+ * have not made expected yet, or a forged one: then the kernel is asked about the next packets.
  */
 static __always_inline int pass_open(struct packet *p)
 {
 	if (p->flags & (TCP_FIN | TCP_RST))
-		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
+		flow_set(p, FLOW_DOUBTED);
 	return XDP_PASS;
 }
 
@@ -464,7 +476,7 @@ static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, str
 		return judge_proved_behind(ctx, p, pr, s, now);
 	if (!flow_rank(known))
 		return pass_proved_flow(p);
-	if (p->flow_age >= FLOW_REFRESH || (p->flags & (TCP_FIN | TCP_RST)))
+	if (known == FLOW_DOUBTED || p->flow_age >= FLOW_REFRESH || (p->flags & (TCP_FIN | TCP_RST)))
 		return judge_again(ctx, p, pr, s, known, now);
 	return XDP_PASS;
 }

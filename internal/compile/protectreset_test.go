@@ -3,6 +3,7 @@ package compile_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -71,6 +72,46 @@ func TestForgedEndFlood(t *testing.T) {
 		s.send(reset)
 	}
 	s.must(xdpPass, "", "%s .", tuple)
+}
+
+// TestEndBeforeItsData has XDP see a FIN before the kernel has the data in front of it, and that data again, as on a busy machine or a
+// path that changes the order. The connection that ends then leaves the table.
+func TestEndBeforeItsData(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			defer testutil.OnOneCPU(t)()
+			s := shieldOf(t, protecting(always()))
+			client, server := connected(t, host)
+			tuple := fmt.Sprintf("tcp %s > %s", client.LocalAddr(), client.RemoteAddr())
+			expected := expects(t, server)
+			s.must(xdpPass, "asked 1", "%s .", tuple)
+			s.must(xdpPass, "asked 1", "%s F. seq=%d", tuple, expected+3)
+			s.must(xdpPass, "asked 1", "%s P. seq=%d", tuple, expected)
+			if _, err := client.Write([]byte("bye")); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(server); string(got) != "bye" || err != nil {
+				t.Fatalf("the server got %q, %v", got, err)
+			}
+			s.must(xdpPass, "asked 1", "%s . seq=%d", tuple, expected+4)
+			s.must(xdpPass, "", "%s . seq=%d", tuple, expected+4)
+
+			// A connection that goes on is not asked about any more.
+			client, server = connected(t, host)
+			tuple = fmt.Sprintf("tcp %s > %s", client.LocalAddr(), client.RemoteAddr())
+			s.must(xdpPass, "asked 1", "%s .", tuple)
+			s.must(xdpPass, "asked 1", "%s F. seq=%d", tuple, expects(t, server)+3)
+			s.now += 3 * time.Second
+			s.must(xdpPass, "asked 1", "%s .", tuple)
+			s.must(xdpPass, "", "%s .", tuple)
+		})
+	}
 }
 
 // connected opens a connection to a listener of its own.

@@ -23,7 +23,8 @@ const (
 	Established       // the kernel has it
 	Closing           // one side has said that it is over
 	Reopened          // a SYN passed after that; the kernel may not have the connection yet
-	Lasting     = 6   // the kernel has it for longer than a minute
+	Doubted           // the kernel has it, but a FIN or RST came with another number than the expected one
+	Lasting           // the kernel has it for longer than a minute
 )
 
 // Table is the flow table of a program, mapped into memory: a connection that is added is known at once.
@@ -142,7 +143,7 @@ func (f *Table) put(words []uint64, hash, next, now uint64) bool {
 // longer in a full bucket.
 func (s State) rank() int {
 	switch s {
-	case Established:
+	case Established, Doubted:
 		return 1
 	case Lasting:
 		return 2

@@ -96,7 +96,7 @@ func (s *scene) openFlows() (n int) {
 		}
 		for _, word := range bucket {
 			switch flowtable.State(word >> 24 & 7) {
-			case flowtable.Established, flowtable.Lasting:
+			case flowtable.Established, flowtable.Doubted, flowtable.Lasting:
 				n++
 			}
 		}
