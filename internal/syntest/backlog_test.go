@@ -72,11 +72,9 @@ func serveLong(l net.Listener) {
 // allOptions is what ss says of a connection with timestamps, SACK and the window scales of both ends.
 var allOptions = regexp.MustCompile(`ts sack .*wscale:[1-9]\d*,[1-9]`)
 
-// converseLong is what a client of serveLong does. It fails when that takes several times what TCP needs to send a lost
-// segment again, or when the server lacks an option that the client was told of.
+// converseLong is what a client of serveLong does. It fails when the two wait for each other, or when the server lacks an option that the client was told of.
 func (s *scene) converseLong(to netip.AddrPort) error {
 	s.Helper()
-	const patience = 5 * time.Second
 	c, err := s.dial(s.clients[0], to)
 	if err != nil {
 		return err

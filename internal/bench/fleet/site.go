@@ -146,8 +146,12 @@ func (m *member) start() error {
 	s.mu.Lock()
 	h := s.hubs[m.home]
 	s.mu.Unlock()
-	if err := h.Enrol(m.name, public); err != nil {
-		return err
+	// Hubs that have just started, on a busy machine, may not write within the time of one request.
+	if late := s.until("node "+m.name+" is enrolled", func() bool {
+		err = h.Enrol(m.name, public)
+		return err == nil
+	}); late != nil {
+		return errors.Join(late, err)
 	}
 	m.agent, err = node.New(&node.File{Name: m.name, Seed: string(seed), Hubs: []string{"nats://in.process"}}, m, func(string, error) {}, nats.InProcessServer(m))
 	if err != nil {
