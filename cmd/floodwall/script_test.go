@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -27,8 +28,18 @@ func TestScripts(t *testing.T) {
 	if privileged() && !testutil.Inside(t) {
 		return
 	}
-	params := testscript.Params{Dir: "testdata", Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record}}
+	params := testscript.Params{Dir: "testdata", Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record, "countries": countries}}
 	testscript.Run(t, params)
+}
+
+// countries writes a database, as in `countries geo.mmdb 192.0.2.0/24=XX`.
+func countries(ts *testscript.TestScript, _ bool, args []string) {
+	var all []geotest.Network
+	for _, text := range args[1:] {
+		prefix, country, _ := strings.Cut(text, "=")
+		all = append(all, geotest.Network{Prefix: prefix, Country: country})
+	}
+	ts.Check(geotest.Write(ts.MkAbs(args[0]), all...))
 }
 
 func condition(name string) (bool, error) {
