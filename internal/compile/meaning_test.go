@@ -1,6 +1,8 @@
 package compile_test
 
 import (
+	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -40,7 +42,7 @@ func (m *meaning) decide() (policy.Verdict, string) {
 // rules asks the rules, the services, and what is essential.
 func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 	for _, r := range m.policy.Rules {
-		if !slices.Contains(m.keys(r.Match), false) && !slices.Contains(m.keys(r.Not), true) {
+		if !slices.Contains(m.keys(r.Match), false) && !slices.Contains(m.keys(r.Not), true) && m.exceeds(r.Connections) {
 			return r.Then, r.Name, true
 		}
 	}
@@ -61,6 +63,37 @@ func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 		return policy.Pass, "essential:" + name, true
 	}
 	return 0, "", false
+}
+
+// exceeds reports whether a packet would begin a connection beyond a limit, if there is one.
+func (m *meaning) exceeds(c *policy.ConnLimit) bool {
+	if c == nil {
+		return true
+	}
+	if m.pkt.Value[packet.State] != packet.StateNew {
+		return false
+	}
+	of := func(length *policy.PrefixLen, a netip.Addr) netip.Prefix {
+		if length == nil {
+			return netip.Prefix{}
+		}
+		bits := length.V6
+		if a.Is4() {
+			bits = length.V4
+		}
+		return netip.PrefixFrom(a, bits).Masked()
+	}
+	return openConnections(of(c.From, m.pkt.Src), of(c.To, m.pkt.Dst)) >= int(c.Most)
+}
+
+// mostOpen is one more than the connections that prefixes have in a test at most.
+const mostOpen = 4
+
+// openConnections is how many connections two prefixes have, of which one may be none: some number that depends on each of their bits.
+func openConnections(src, dst netip.Prefix) int {
+	h := fnv.New32a()
+	fmt.Fprint(h, src, dst)
+	return int(h.Sum32()>>8) % mostOpen
 }
 
 // tracked asks what services with `track: true` do before they are asked themselves.

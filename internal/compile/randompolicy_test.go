@@ -21,7 +21,9 @@ type writer struct {
 	bases []netip.Prefix
 	sets  []string // names, dynamic ones among them
 
-	stateful bool // the policy may ask for states, reject, and track services
+	stateful bool // the policy may ask for states, reject, track services, and name what is not tracked
+	counting bool // rules may count connections: then no service is untracked
+	none     bool // nothing is tracked
 	payload  bool // the policy may ask for payload, and observe
 }
 
@@ -37,6 +39,7 @@ func (w *writer) policy(t testing.TB, rules int) (text string, dynamic []string)
 	for range 2 + w.IntN(6) {
 		w.bases = append(w.bases, w.base())
 	}
+	w.counting = w.stateful && !w.oneIn(3)
 	head := w.head(&dynamic)
 	var lines []string
 	for i := range rules {
@@ -144,7 +147,28 @@ func (w *writer) head(dynamic *[]string) string {
 		}
 		b += fmt.Sprintf("  %s: %s\n", name, w.list(1+w.IntN(12), w.addresses))
 	}
-	return b + "rules:\n"
+	return b + w.untracked() + "rules:\n"
+}
+
+// untracked writes what connection tracking is kept away from. It changes no verdict: the packets of a test have their states.
+func (w *writer) untracked() string {
+	if !w.stateful || w.oneIn(3) {
+		return ""
+	}
+	if !w.counting && w.oneIn(4) {
+		w.none = true
+		return "untracked: all\n"
+	}
+	return "untracked: " + w.list(3, func() string {
+		return choose(w, "loopback", "multicast", "broadcast", fmt.Sprintf("{from: %s}", w.addresses()), fmt.Sprintf("{to: %s, proto: gre}", w.addresses()),
+			fmt.Sprintf("{port: %s}", w.port()))
+	}) + "\n"
+}
+
+// connections writes a limit of connections by prefixes of sources, of destinations, or both.
+func (w *writer) connections() string {
+	per := choose(w, "from", "from/24", "to", "[from, to]", "[from/16, to/24]")
+	return fmt.Sprintf("over: {connections: %d, per: %s}, ", 1+w.IntN(2), per)
 }
 
 func (w *writer) checks() string {
@@ -176,6 +200,9 @@ func (w *writer) rule(i, of int) string {
 	then := choose(w, "pass", "drop", "drop")
 	if w.stateful && w.oneIn(4) {
 		then = "reject"
+	}
+	if w.counting && then != "pass" && w.oneIn(2) && !strings.Contains(b+not, "state: ") {
+		b += w.connections()
 	}
 	if w.payload {
 		is, isNot := w.payloads(strings.Contains(b, "proto: "))
@@ -308,6 +335,9 @@ func (w *writer) services() string {
 	b, track := "services:\n", ""
 	if w.stateful {
 		track = choose(w, "", ", track: true", ", track: false")
+		if w.none && track == ", track: true" || w.counting && track == ", track: false" {
+			track = ""
+		}
 	}
 	for i := range w.IntN(4) {
 		b += fmt.Sprintf("  - {name: v%d, port: %s", i, w.list(3, w.port))

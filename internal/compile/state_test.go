@@ -145,7 +145,7 @@ func TestUntracked(t *testing.T) {
 func TestRandomStates(t *testing.T) {
 	_, seed := seeded(t)
 	policies, packets := testutil.Scaled(12, 60), testutil.Scaled(1000, 1500)
-	verdicts := map[ir.Verdict]int{}
+	verdicts, counted, untracked := map[ir.Verdict]int{}, 0, 0
 	for i := range policies {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		w := &writer{Rand: r, stateful: true}
@@ -154,14 +154,25 @@ func TestRandomStates(t *testing.T) {
 		for _, name := range dynamic {
 			s.insert(t, name, w.members())
 		}
+		if s.program.Untracked.Named() {
+			untracked++
+		}
 		hints, optimized, structural := ruleHints(s, w), s.optimized(), s.structuralChecks()
 		for range packets {
-			f := probe{frame: packet.Random(r, choose(w, hints...)), state: uint32(r.IntN(int(packet.State.Size())))}
+			f := probe{frame: packet.Random(r, choose(w, hints...)), state: choose(w, packet.StateNew, uint32(r.IntN(int(packet.State.Size()))))}
 			f.name = "random " + hex.EncodeToString(f.frame[:14])
 			sameMeaning(t, s, optimized, f)
 			s.meansPolicy(t, structural, f)
-			verdicts[s.answered(f).verdict]++
+			verdict, reason := s.eval(f)
+			verdicts[verdict]++
+			if reason.Kind == ir.ReasonRule && s.program.Rules[reason.Index].Connections != nil {
+				counted++
+			}
 		}
+	}
+	t.Logf("%d packets met a limit of connections", counted)
+	if counted == 0 || untracked == 0 {
+		t.Errorf("only %d packets met a limit of connections, and %d policies of %d leave something untracked", counted, untracked, policies)
 	}
 	for _, v := range []ir.Verdict{ir.Pass, ir.Drop, ir.Reject} {
 		if verdicts[v] < policies*packets/100 {

@@ -130,7 +130,19 @@ func (f probe) packet() packet.Packet {
 // eval is what the program means for a packet.
 func (s *subject) eval(f probe) (ir.Verdict, ir.Reason) {
 	pkt := f.packet()
-	return s.program.Eval(&pkt, ir.World{Member: s.has})
+	return s.program.Eval(&pkt, ir.World{Member: s.has, Connections: open})
+}
+
+// open is how many connections the prefixes have that a rule counts by.
+func open(r *ir.Rule, pkt *packet.Packet) int {
+	var src, dst netip.Prefix
+	if r.Connections.Src != nil {
+		src = r.Connections.Src.Of(pkt.Src)
+	}
+	if r.Connections.Dst != nil {
+		dst = r.Connections.Dst.Of(pkt.Dst)
+	}
+	return openConnections(src, dst)
 }
 
 // answered is a probe with its answer: what Eval says is right.
