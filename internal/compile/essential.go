@@ -43,13 +43,12 @@ func essentials(servers []netip.Addr) []essential {
 	for _, a := range servers {
 		known = append(known, netip.PrefixFrom(a, a.BitLen()))
 	}
-	onlyTTL := func(n uint32) []policy.Range { return []policy.Range{{First: n, Last: n}} }
 	dhcp := policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}
 	return []essential{
 		// Solicitations and advertisements, RFC 4861, 7.1. A router solicitation may come from ::, which has no address yet.
-		{name: "neighbors", match: policy.Match{ICMP: icmpv6(133, 135, 136), TTL: onlyTTL(255)}, each: 1000, all: 20_000},
+		{name: "neighbors", match: discovery(133, 135, 136), each: 1000, all: 20_000},
 		// Router advertisements and redirects come from a link-local address, RFC 4861, 6.1.2 and 8.1.
-		{name: "routers", match: policy.Match{ICMP: icmpv6(134, 137), TTL: onlyTTL(255)}, from: []netip.Prefix{linkLocal}, each: 100, all: 1000},
+		{name: "routers", match: discovery(134, 137), from: []netip.Prefix{linkLocal}, each: 100, all: 1000},
 		// RFC 2710, 3, and RFC 3810, 5 and 5.2.13.
 		{name: "multicast", match: policy.Match{ICMP: icmpv6(130, 131, 132, 143), TTL: onlyTTL(1)},
 			from: []netip.Prefix{unspecified, linkLocal}, each: 100, all: 1000},
@@ -131,6 +130,18 @@ func (l *lowering) sourceSet(prefixes []netip.Prefix) int {
 func later(family uint32) policy.Match {
 	return policy.Match{Fragment: []uint32{packet.FragmentLater}, Family: []uint32{family}}
 }
+
+// discovery are messages of neighbor discovery of some types. Their code is 0 (RFC 4861, 6.1, 7.1 and 8.1), and they are in no fragment
+// (RFC 6980, 5).
+func discovery(types ...uint8) policy.Match {
+	list := icmpv6(types...)
+	for i := range list {
+		list[i].Code = 0
+	}
+	return policy.Match{ICMP: list, TTL: onlyTTL(255), Fragment: []uint32{packet.FragmentNone}}
+}
+
+func onlyTTL(n uint32) []policy.Range { return []policy.Range{{First: n, Last: n}} }
 
 func icmpv6(types ...uint8) []policy.ICMP {
 	var out []policy.ICMP

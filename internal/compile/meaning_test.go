@@ -195,10 +195,11 @@ func (m *meaning) essential() string {
 	}
 	ofFamily := map[bool]string{true: "-ipv6"}[v6]
 	onLink := m.pkt.Src.Is6() && m.pkt.Src.IsLinkLocalUnicast()
+	onWire := v[packet.TTL] == 255 && v[packet.ICMP]&0xff == 0 && v[packet.Fragment] == packet.FragmentNone // RFC 4861, RFC 6980
 	switch {
-	case has && v6 && (kind == 133 || kind == 135 || kind == 136) && v[packet.TTL] == 255:
+	case has && v6 && (kind == 133 || kind == 135 || kind == 136) && onWire:
 		return "neighbors"
-	case has && v6 && (kind == 134 || kind == 137) && v[packet.TTL] == 255 && onLink:
+	case has && v6 && (kind == 134 || kind == 137) && onWire && onLink:
 		return "routers"
 	case has && v6 && (kind >= 130 && kind <= 132 || kind == 143) && v[packet.TTL] == 1 && (onLink || m.pkt.Src == netip.IPv6Unspecified()):
 		return "multicast"

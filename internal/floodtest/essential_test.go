@@ -38,6 +38,13 @@ var forged = []struct {
 	{"router advertisement, no link-local source", "icmpv6 %s > fd00::2 type=134", true, 0},
 	{"redirect, no link-local source", "icmpv6 %s > fd00::2 type=137", true, 0},
 	{"neighbor solicitation, passed on", "icmpv6 %s > fd00::2 type=135 ttl=254", true, 0},
+	{"router advertisement, code 1", "icmpv6 fe80::99 > fd00::2 type=134 code=1", false, 0},
+	{"redirect, code 1", "icmpv6 fe80::99 > fd00::2 type=137 code=1", false, 0},
+	{"router solicitation, code 255", "icmpv6 fe80::99 > fd00::2 type=133 code=255", false, 0},
+	{"neighbor solicitation, code 1", "icmpv6 fd00::1 > fd00::2 type=135 code=1", false, 0},
+	{"neighbor advertisement, code 2", "icmpv6 fd00::1 > fd00::2 type=136 code=2", false, 0},
+	{"router advertisement in a first fragment", "icmpv6 fe80::99 > fd00::2 type=134 frag=first payload=0x0000000000000000", false, 0},
+	{"neighbor advertisement in a first fragment", "icmpv6 fd00::1 > fd00::2 type=136 frag=first payload=0x0000000000000000", false, 0},
 }
 
 // sources are addresses that are routed, drawn at random.
@@ -88,6 +95,7 @@ func TestForgedEssentials(t *testing.T) {
 var genuine = []string{
 	"udp 10.0.0.1:67 > 10.0.0.2:68 payload=0x00", "udp [fe80::99]:547 > [fd00::2]:546 payload=0x00",
 	"icmpv6 fe80::99 > ff02::1 type=130 ttl=1", "icmpv6 fe80::99 > fd00::2 type=134", "icmpv6 fd00::1 > fd00::2 type=136",
+	"icmpv6 fe80::99 > fd00::2 type=133", "icmpv6 :: > fd00::2 type=133", "icmpv6 fd00::1 > fd00::2 type=135", "icmpv6 fe80::99 > fd00::2 type=137",
 	"icmp 10.0.0.9 > 10.0.0.2 type=3 code=4", "icmpv6 2600::9 > fd00::2 type=2",
 }
 
