@@ -15,10 +15,11 @@ enum {
 	SHOWN_MACS = 4,
 	END_MARKS = 1 << 12, /* a byte for each value of the last bits of an address */
 	END_WORDS = 1 << 10, /* a power of two */
-	MAC_SHIFT = 16,      /* of a 64-bit word that begins with a MAC address: the bits that are not of it */
+	MAC_SHIFT =
+		15, /* of the first 64 bits of a frame: those behind the destination and the group bit of the source */
 };
 
-#define BROADCAST_WORD (1ULL << 48) /* beside an IPv4 address; words without are MAC addresses */
+#define BROADCAST_WORD (1ULL << 49) /* beside an IPv4 address; words without are MAC addresses */
 
 /* What user space says of this host. internal/xdp/ends.go writes it, also while packets come. */
 struct host_ends {
@@ -30,13 +31,16 @@ struct host_ends {
 
 struct host_ends host_ends SEC(".data.ends");
 
-/* The MAC address that a frame is for, as host_ends.shown has it. The frame has 8 bytes at least. */
+/*
+ * The MAC address that a frame is for, as host_ends.shown has it, if the frame is not from a group: the group bit of the source is
+ * behind it, and no address of host_ends has that bit. The frame has 8 bytes at least.
+ */
 static __always_inline __u64 mac_word(void *data)
 {
 	return *(__u64 *)data << MAC_SHIFT;
 }
 
-/* Whether a frame is for a MAC address of this host that is among the shown ones. None of these is a group's. */
+/* Whether a frame that is not from a group is for a MAC address of this host that is among the shown ones. None of these is a group's. */
 static __always_inline bool is_shown(void *data)
 {
 	__u64 mac = mac_word(data);
@@ -46,6 +50,12 @@ static __always_inline bool is_shown(void *data)
 		if (read_once(&host_ends.shown[i]) == mac)
 			return true;
 	return false;
+}
+
+/* Whether a frame is to a group, or from one. */
+static __always_inline bool is_with_group(struct ethernet *eth)
+{
+	return (eth->destination[0] | eth->source[0]) & bpf_htons(0x0100);
 }
 
 /* Whether host_ends has a word, by halving. Without a branch, because each branch is one more path for the verifier. */
@@ -82,19 +92,25 @@ static __always_inline bool is_loopback(struct address a, bool v6)
 }
 
 /*
- * Whether a destination is not that of one host behind this one: IPv6 addresses that begin with 64 zeros, link-local ones and
- * groups; 0.0.0.0/8, and all from 224.0.0.0 on; broadcast addresses of the networks that this host is in.
+ * Whether a destination is not that of one host: IPv6 addresses that begin with 64 zeros, and groups; 0.0.0.0/8, and all from 224.0.0.0
+ * on; broadcast addresses of the networks that this host is in.
  */
-static __always_inline bool is_nowhere(struct address a, bool v6)
+static __always_inline bool is_no_host(struct address a, bool v6)
 {
 	if (v6)
-		return !a.hi || a.hi >> 54 == 0xfe80 >> 6 || a.hi >> 56 == 0xff;
+		return !a.hi || a.hi >> 56 == 0xff;
 	return is_unspecified(a, v6) || (__u32)a.lo >> 29 == 7 || is_broadcast(a);
 }
 
+/* Whether a destination is not that of one host behind this one: those, and link-local addresses of IPv6. */
+static __always_inline bool is_nowhere(struct address a, bool v6)
+{
+	return is_no_host(a, v6) || (v6 && a.hi >> 54 == 0xfe80 >> 6);
+}
+
 /*
- * Whether this host, or for METHOD_ROUTER a host behind it, is the one to answer a packet. Frames to a group are no question
- * here: nothing answers them. A global function: the verifier assumes that p may be null.
+ * Whether this host, or for METHOD_ROUTER a host behind it, is the one to answer a packet. Frames to or from a group are no
+ * question here: nothing answers them. A global function: the verifier assumes that p may be null.
  */
 __noinline __u32 is_to_answer(struct xdp_md *ctx, struct packet *p, __u32 method)
 {
@@ -107,7 +123,7 @@ __noinline __u32 is_to_answer(struct xdp_md *ctx, struct packet *p, __u32 method
 	v6 = p->family;
 	if (is_loopback(p->dst, v6) || (method == METHOD_ROUTER && is_nowhere(p->dst, v6)))
 		return false;
-	return (eth->destination[0] & bpf_htons(0x0100)) || is_shown(data) || has_word(mac_word(data) >> MAC_SHIFT);
+	return is_with_group(eth) || is_shown(data) || has_word(mac_word(data) >> MAC_SHIFT);
 }
 
 /*
@@ -123,4 +139,15 @@ __noinline __u32 is_no_peer(struct packet *p)
 	if (is_surely_foreign(p->src))
 		return false;
 	return dynamic_sets(p->src, p->family, local_set) || (!p->family && is_broadcast(p->src));
+}
+
+/*
+ * Whether the answer to a datagram may be sent, whichever host it is for: this host or one behind it. Frames to or from a group
+ * are left to return_ethernet(). A global function.
+ */
+__noinline __u32 may_answer(struct xdp_md *ctx, struct packet *p)
+{
+	if (!p || is_no_host(p->dst, p->family))
+		return false;
+	return is_to_answer(ctx, p, METHOD_HOST) && !is_no_peer(p);
 }

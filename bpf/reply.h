@@ -11,6 +11,7 @@
 #include "count.h"
 #include "decision.h"
 #include "dnsmessage.h"
+#include "ends.h"
 #include "packet.h"
 #include "parse.h"
 #include "verifier.h"
@@ -113,13 +114,7 @@ static __always_inline __u32 ip_offset(void *data, void *end)
 	return at;
 }
 
-/* Whether the destination of a frame is a group address. */
-static __always_inline bool is_to_group(struct ethernet *eth)
-{
-	return eth->destination[0] & bpf_htons(0x0100);
-}
-
-/* Swaps the MAC addresses of a frame that is not to a group. */
+/* Swaps the MAC addresses of a frame that is neither to nor from a group. */
 static __always_inline void swap_ethernet(struct ethernet *eth)
 {
 	__be32 *source = (void *)eth->source, *destination = (void *)eth->destination, client = *source;
@@ -131,10 +126,10 @@ static __always_inline void swap_ethernet(struct ethernet *eth)
 	eth->destination[2] = rest;
 }
 
-/* The same. Returns false for a frame to a group address, which cannot be the source of an answer. */
+/* The same. Returns false for a frame to or from a group, which can be neither the source of an answer nor a host that gets one. */
 static __always_inline bool return_ethernet(struct ethernet *eth)
 {
-	if (is_to_group(eth))
+	if (is_with_group(eth))
 		return false;
 	swap_ethernet(eth);
 	return true;
@@ -237,8 +232,8 @@ static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4
 
 /*
  * Turns a well-formed DNS query into its answer. Returns the length of the frame, to which the caller cuts it, or 0
- * when there is none: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to a group, and
- * for source port 0. A global function, like ipv4_options().
+ * when there is none: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to or from a
+ * group, and for source port 0. A global function, like ipv4_options().
  */
 __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 {
@@ -267,10 +262,10 @@ __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 	return answered;
 }
 
-/* Answers a DNS query. Counts the answer, with the bytes sent, apart from the query. */
+/* Answers a DNS query that may be answered. Counts the answer, with the bytes sent, apart from the query. */
 static __always_inline int answer(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 length = make_reply(ctx, p);
+	__u32 length = may_answer(ctx, p) ? make_reply(ctx, p) : 0;
 
 	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes))
 		return XDP_DROP;

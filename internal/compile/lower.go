@@ -65,6 +65,9 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	if p.Default == policy.Drop {
 		l.essentials(p.Essential, p.DHCPServers)
 	}
+	if slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Truncate }) {
+		l.localSet() // no answer goes to an own address
+	}
 	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {
 		errs = append(errs, l.tooMany(p, n))

@@ -50,12 +50,7 @@ func protecting(t *testing.T, flows int) *xdp.Image {
 		t.Fatal(err)
 	}
 	if fw0, err := net.InterfaceByName("fw0"); err == nil {
-		fill := x.Fill
-		x.Shapes[xdp.HostEnds] = xdp.Shape{ValueSize: xdp.HostEndsSize, Entries: 1}
-		x.Fill = func(memory map[string][]byte) error {
-			xdp.Ends{MACs: []net.HardwareAddr{fw0.HardwareAddr}}.Write(memory[xdp.HostEnds])
-			return fill(memory)
-		}
+		reachedBy(&x.Image, fw0.HardwareAddr)
 	}
 	return &x.Image
 }

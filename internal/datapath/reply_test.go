@@ -27,6 +27,23 @@ const (
 func truncating() *xdp.Image {
 	im := always(xdp.SlotRules, truncate)
 	im.Constants["answers"] = true
+	return reachedBy(im, serverMAC)
+}
+
+// reachedBy is an image of a host that has these Ethernet addresses: to others it sends no answer.
+func reachedBy(im *xdp.Image, macs ...net.HardwareAddr) *xdp.Image {
+	fill := im.Fill
+	if im.Shapes == nil {
+		im.Shapes = map[string]xdp.Shape{}
+	}
+	im.Shapes[xdp.HostEnds] = xdp.Shape{ValueSize: xdp.HostEndsSize, Entries: 1}
+	im.Fill = func(memory map[string][]byte) error {
+		xdp.Ends{MACs: macs}.Write(memory[xdp.HostEnds])
+		if fill == nil {
+			return nil
+		}
+		return fill(memory)
+	}
 	return im
 }
 

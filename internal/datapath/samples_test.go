@@ -44,7 +44,7 @@ func within(t *testing.T, got, n uint64, oneIn float64) {
 
 // TestSlip has one in three queries answered, and the others dropped.
 func TestSlip(t *testing.T) {
-	p := load(t, acting(truncate, 3, 0))
+	p := load(t, reachedBy(acting(truncate, 3, 0), serverMAC))
 	b := query{msg: ask("www.example.", 1)}.frame(t)
 	const n = 10_000
 	var replies xdp.Counter

@@ -18,6 +18,7 @@ import (
 type knock struct {
 	name     string
 	mac      net.HardwareAddr // nil: that of the device
+	source   net.HardwareAddr // nil: that of the peer
 	from, to string           // "": the usual ones
 	answered bool
 }
@@ -36,6 +37,8 @@ var knocks4 = []knock{
 	{name: "another Ethernet address", mac: nobodys},
 	{name: "broadcast Ethernet address", mac: net.HardwareAddr{255, 255, 255, 255, 255, 255}},
 	{name: "group", mac: net.HardwareAddr{1, 0, 0x5e, 0, 0, 1}},
+	{name: "from a group", source: net.HardwareAddr{1, 0, 0x5e, 0, 0, 1}},
+	{name: "from broadcast", source: net.HardwareAddr{255, 255, 255, 255, 255, 255}},
 	{to: "0.0.0.0"}, {to: "0.1.2.3"}, {to: "127.0.0.1"}, {to: "127.9.9.9"}, {to: "224.0.0.1"}, {to: "239.255.1.1"}, {to: "240.0.0.1"},
 	{to: "255.255.255.254"}, {to: "255.255.255.255"}, {to: "10.0.0.255"}, {to: "10.0.0.191"},
 	{from: "0.0.0.0"}, {from: "0.1.2.3"}, {from: "127.0.0.1"}, {from: "224.0.0.1"}, {from: "239.255.1.1"}, {from: "255.255.255.255"},
@@ -44,6 +47,7 @@ var knocks4 = []knock{
 
 var knocks6 = []knock{
 	{name: "another Ethernet address, IPv6", mac: nobodys, to: "fd09::2"},
+	{name: "from a group, IPv6", source: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, to: "fd09::2"},
 	{name: "group, IPv6", mac: net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, to: "fd09::2"},
 	{to: "::"}, {to: "::1"}, {to: "::ffff:10.9.0.2"}, {to: "ff02::1"}, {to: "ff0e::1"}, {to: "fe80::9"},
 	{from: "::", to: "fd09::2"}, {from: "::1", to: "fd09::2"}, {from: "ff02::1", to: "fd09::2"}, {from: "fd00::2", to: "fd09::2"},
@@ -168,6 +172,11 @@ func (k *knocker) knockAs(n knock) (ports []uint16) {
 	k.eth.DstMAC = n.mac
 	if n.mac == nil {
 		k.eth.DstMAC = k.device
+	}
+	own := k.eth.SrcMAC
+	defer func() { k.eth.SrcMAC = own }()
+	if n.source != nil {
+		k.eth.SrcMAC = n.source
 	}
 	for _, form := range k.forms {
 		k.port++

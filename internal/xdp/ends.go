@@ -22,13 +22,13 @@ const (
 	shownMACs = 4
 	endMarks  = 1 << 12
 	endWords  = 1 << 10
-	macShift  = 16
+	macShift  = 15
 
 	marksOffset  = 8 * shownMACs
 	wordsOffset  = marksOffset + endMarks
 	HostEndsSize = wordsOffset + 8*endWords
 
-	broadcastWord = 1 << 48
+	broadcastWord = 1 << 49
 )
 
 // Write writes them to the memory of the map HostEnds, while packets may come: these are answered by the old content or the new one, or are

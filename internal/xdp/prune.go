@@ -13,6 +13,7 @@ import (
 // optional are functions of the C part that are called only where a constant of this name is set.
 var optional = map[string]string{
 	"make_reply":      "answers",
+	"may_answer":      "answers",
 	"act_specially":   "specials",
 	"take_sample":     "sampling",
 	"report_offence":  "reporting",

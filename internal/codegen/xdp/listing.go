@@ -104,7 +104,7 @@ var mapUses = map[string]string{
 	xdp.FlowFilter:       "protections: a bit for each bucket of that hash, set when it was ever used",
 	xdp.CookiesSent:      "protections: by that hash, when a cookie was last sent",
 	xdp.SynKeys:          "protections: the keys of cookies and of that hash",
-	xdp.HostEnds:         "protections: Ethernet addresses of this host, and broadcast addresses",
+	xdp.HostEnds:         "answers: Ethernet addresses of this host, and broadcast addresses",
 	xdp.HostPorts:        "protections: that of each port of this host",
 }
 
