@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/internal/yamltree"
 )
 

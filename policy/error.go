@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Error is one mistake in a policy file.

@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/internal/yamltree"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // icmpTypes and icmpv6Types name message types (IANA, ICMP and ICMPv6 Parameters), with nftables' names. A name that is

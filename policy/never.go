@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/internal/yamltree"
 )
 

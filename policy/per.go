@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 const perForm = "from, to, from/24 or from/24/56: with the lengths of IPv4 and of IPv6 prefixes"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 const portForm = "a number from 0 to 65535, a range or a service, as in 443, tcp/443, udp/1000-2000 or https"

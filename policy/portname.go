@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // knownPorts are services by name, with the ports that they use today. The names are those of IANA's registry (RFC 6335), which /etc/services has,

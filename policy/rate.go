@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // A rate is a number of packets or bits in a time.

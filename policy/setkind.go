@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // setKind is what a set holds, by the key that its mapping begins with.

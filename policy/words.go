@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 const (

@@ -19,9 +19,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/demo"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // The flood of TestViewsAgree: few enough for a busy machine, and enough for counters to differ by more than 2% when one view is wrong.

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench"
 	"github.com/floodwall/floodwall/internal/bench/page"
 	"github.com/floodwall/floodwall/internal/bench/report"
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // benchFlags are the flags of bench.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/guard"
 	"github.com/floodwall/floodwall/internal/bpfvm"
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // benchGuardCommand is bench guard.

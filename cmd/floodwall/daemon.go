@@ -25,7 +25,7 @@ import (
 	"github.com/floodwall/floodwall/internal/journal"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/recent"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/suricata"
 	"github.com/floodwall/floodwall/internal/tap"
 	"github.com/floodwall/floodwall/internal/webhook"
@@ -62,8 +62,8 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		debug.SetGCPercent(daemonGC)
 	}
 	go giveUpStart(ctx)
-	h.Instance.Marks = recent.NewMarks(func() string { return datapath.Mark(h.Instance.Dir) })
-	h.Instance.Asked = &recent.Answer[control.Wishes]{Marks: h.Instance.Marks}
+	h.Instance.Marks = periodic.NewMarks(func() string { return datapath.Mark(h.Instance.Dir) })
+	h.Instance.Asked = &periodic.Answer[control.Wishes]{Marks: h.Instance.Marks}
 	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
 	if e.json {

@@ -12,10 +12,10 @@ import (
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/statedir"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -110,7 +110,7 @@ func (e *env) host() (operate.Host, error) {
 
 // daemonSocket is the socket at which the daemon of this instance answers questions: `daemon --run` may have put it anywhere.
 func (e *env) daemonSocket() string {
-	dir := cmp.Or(daemonlock.Of(e.bpffs).Sockets(), listen.Dir(e.bpffs, datapath.DefaultDir))
+	dir := cmp.Or(instance.LockOf(e.bpffs).Sockets(), listen.Dir(e.bpffs, datapath.DefaultDir))
 	return filepath.Join(dir, listen.ReadSocket)
 }
 

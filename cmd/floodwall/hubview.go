@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/talkers"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func hubView(e *env, f *hubFlags) *cobra.Command {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/firstpolicy"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func initCommand(e *env) *cobra.Command {
@@ -56,7 +56,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 		e.text(text)
 		return nil
 	}
-	if err := atomicfile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
+	if err := safefile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
 		return &hinted{fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE"}
 	} else if err != nil {
 		return err

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func joinCommand(e *env) *cobra.Command {
@@ -82,7 +82,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	if f.Policies != "" {
 		e.println("it applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(f.Policies))
 	}
-	if !daemonlock.Of(e.bpffs).Held() {
+	if !instance.LockOf(e.bpffs).Held() {
 		flags := e.instanceFlags()
 		e.note(fmt.Sprintf("bans are not shared while `floodwall daemon%s` does not run: start it; `apply --boot%s` has systemd start it after each reboot", flags, flags))
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/loadclient"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func loadCommand(e *env) *cobra.Command {

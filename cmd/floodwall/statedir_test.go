@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/os/instance"
 )
 
 // TestStateDir has an instance with a state directory of its own. Commands that name none use it, those that name another one refuse and
@@ -144,7 +144,7 @@ func TestStateDirOfWhatHasGone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	h := startDaemon(t)
-	if used := daemonlock.Of(datapath.DefaultDir).State(); used != own {
+	if used := instance.LockOf(datapath.DefaultDir).State(); used != own {
 		t.Errorf("the daemon of a policy that others have removed uses %s, want %s", used, own)
 	}
 	waitFor(t, "the repair", func() bool {

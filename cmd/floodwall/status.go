@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/statustable"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func statusCommand(e *env) *cobra.Command {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemonclient"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -141,7 +141,7 @@ func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Create(to, []byte(added), 0o644)
+	return safefile.Create(to, []byte(added), 0o644)
 }
 
 // check reads the flags.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/policytest"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func testCommand(e *env) *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // All that the commands say goes through this file. Its rules:

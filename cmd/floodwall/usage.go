@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // usageError is a command line that is not understood.
@@ -23,7 +23,7 @@ func usagef(c *cobra.Command, hint, format string, args ...any) error {
 
 // usageOf is an error of reading what the command line says. A usage.Error becomes a usageError of c.
 func usageOf(c *cobra.Command, err error) error {
-	var wrong *usage.Error
+	var wrong *wording.Error
 	if !errors.As(err, &wrong) {
 		return err
 	}

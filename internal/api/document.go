@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Document is the OpenAPI document, version 3.1, of the routes.
@@ -40,7 +40,7 @@ func (c *Call) document(context.Context) (map[string]any, error) { return Docume
 // documentor collects the schemas that a document names.
 type documentor struct{ schemas map[string]any }
 
-var inPath = lazy.Regexp(`\{(\w+)\}`)
+var inPath = wording.Regexp(`\{(\w+)\}`)
 
 // accessNotes say who may use a route.
 var accessNotes = map[Access]string{

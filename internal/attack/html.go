@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 //go:embed report.html

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Report is what is known of an attack.

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/instance"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // The bounds of what is kept.
@@ -48,7 +48,7 @@ const (
 )
 
 // id is what IDs look like. Nothing else becomes a part of a path.
-var id = lazy.Regexp(`^[0-9]{8}-[0-9]{6}$`)
+var id = wording.Regexp(`^[0-9]{8}-[0-9]{6}$`)
 
 // Report reads the report of an attack. It returns ErrUnknown when there is none.
 func (s Store) Report(of string) (*Report, error) {
@@ -168,7 +168,7 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if err := atomicfile.ReplaceWith(filepath.Join(s.dir, name), 0o600, write); err != nil {
+	if err := safefile.ReplaceWith(filepath.Join(s.dir, name), 0o600, write); err != nil {
 		return fmt.Errorf("attacks: %w", err)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 
 // check makes sure that nobody else can have put a file or a link into the directory. One that is not there is well.
 func (s Store) check() error {
-	if err := atomicfile.Ours(s.dir); err != nil {
+	if err := safefile.Ours(s.dir); err != nil {
 		return fmt.Errorf("attacks: %w", err)
 	}
 	return nil
@@ -191,7 +191,7 @@ func (s Store) clean() {
 	if s.check() != nil {
 		return
 	}
-	atomicfile.Sweep(s.dir)
+	safefile.Sweep(s.dir)
 	captures, _ := filepath.Glob(filepath.Join(s.dir, "*"+captureFile))
 	for _, f := range captures {
 		of := strings.TrimSuffix(f, captureFile)

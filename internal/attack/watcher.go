@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/tap"
@@ -120,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			next = now // a second that was missed is not made up for
 		}
 		if w.before == nil { // nothing is counted: a second that is measured keeps its length
-			next = now.Add(beat.Left(time.Second))
+			next = now.Add(periodic.Left(time.Second))
 		}
 		w.take(ctx, f, next)
 		if ctx.Err() == nil {

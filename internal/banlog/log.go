@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // Record is an entry of a set, or that it was removed.
@@ -155,7 +155,7 @@ func (l *Log) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dirty = false
-	atomicfile.Sweep(filepath.Dir(l.file))
+	safefile.Sweep(filepath.Dir(l.file))
 	for _, file := range []string{l.file, l.file + behindSuffix, l.file + damagedSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("bans: %w", err)
@@ -180,7 +180,7 @@ func (l *Log) make() error {
 // check makes sure that nobody else could have written the file: it says who may come in.
 func (l *Log) check() error {
 	for _, path := range []string{filepath.Dir(l.file), l.file} {
-		if err := atomicfile.Ours(path); err != nil {
+		if err := safefile.Ours(path); err != nil {
 			return fmt.Errorf("bans: %w", err)
 		}
 	}

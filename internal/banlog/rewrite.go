@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // header is the first line: the format, how large the file was when it was written whole, and the clock of then.
@@ -118,7 +118,7 @@ func (l *Log) Rewrite(held func(set string) bool, entries iter.Seq[Record]) erro
 func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	h := header{}
 	h.boot, h.offset = clock()
-	err := atomicfile.ReplaceWith(l.file, 0o600, func(f *os.File) error { return h.write(f, entries, more) })
+	err := safefile.ReplaceWith(l.file, 0o600, func(f *os.File) error { return h.write(f, entries, more) })
 	if err != nil {
 		return fmt.Errorf("bans: %w", err)
 	}

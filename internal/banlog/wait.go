@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/beat"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // How long Wait waits: after a change for more of them, and for a change that the kernel does not tell of.
@@ -33,7 +33,7 @@ func (f *Follower) Wait(ctx context.Context) {
 		return // what changed before the watch is read now
 	}
 	defer context.AfterFunc(ctx, func() { f.events.SetReadDeadline(time.Now()) })()
-	f.events.SetReadDeadline(time.Now().Add(beat.Left(longest)))
+	f.events.SetReadDeadline(time.Now().Add(periodic.Left(longest)))
 	_, err := f.events.Read(make([]byte, 4096))
 	switch {
 	case err == nil:

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -192,7 +192,7 @@ func newID() string {
 }
 
 func (st *Staged) writeFile(name string, content []byte) error {
-	if err := atomicfile.Create(st.store.path(st.id, name), content, 0o600); err != nil {
+	if err := safefile.Create(st.store.path(st.id, name), content, 0o600); err != nil {
 		return fmt.Errorf("saving the policy for boot: %w", err)
 	}
 	return nil

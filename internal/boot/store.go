@@ -20,9 +20,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
-	"github.com/floodwall/floodwall/internal/dirlock"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Errors of Store.
@@ -44,7 +43,7 @@ const (
 const lockWait = 10 * time.Second
 
 // copyName is what the directories of copies are called.
-var copyName = lazy.Regexp(`^c[0-9a-f]{16}$`)
+var copyName = wording.Regexp(`^c[0-9a-f]{16}$`)
 
 // Store is the directory of copies. It need not exist.
 type Store struct{ dir string }
@@ -162,9 +161,9 @@ func (s Store) prune(except string) {
 func (s Store) lock(ctx context.Context) (unlock func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	unlock, err = dirlock.Lock(limited, s.dir, s.make)
+	unlock, err = safefile.Lock(limited, s.dir, s.make)
 	switch {
-	case !errors.Is(err, dirlock.ErrTaken):
+	case !errors.Is(err, safefile.ErrTaken):
 		return unlock, err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -213,7 +212,7 @@ func (s Store) check() error {
 
 // syncDir waits until the names in a directory are on the disk.
 func syncDir(path string) error {
-	if err := atomicfile.SyncDir(path); err != nil {
+	if err := safefile.SyncDir(path); err != nil {
 		return fmt.Errorf("saving the policy for boot: %w", err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // ForeignUnitError says that a unit of our name is somebody else's.
@@ -171,7 +171,7 @@ func replaceFile(file, text string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("writing a unit: %w", err)
 	}
-	if err := atomicfile.Replace(file, []byte(text), 0o644); err != nil {
+	if err := safefile.Replace(file, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing a unit: %w", err)
 	}
 	return nil

@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -70,7 +70,7 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 }
 
 // hasDaemon reports whether a daemon runs for the instance.
-func (in Instance) hasDaemon() bool { return daemonlock.Of(in.Dir).Held() }
+func (in Instance) hasDaemon() bool { return instance.LockOf(in.Dir).Held() }
 
 // Wishes are the settings of the policy that runs for the programs beside it.
 type Wishes struct {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemon"
-	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -238,7 +238,7 @@ func TestBannerSpares(t *testing.T) {
 	h.wantBan("198.51.100.11/32", 11, "198.51.100.11")
 
 	err := daemon.Watch(t.Context(), h.Instance, "", nil, func(daemon.Event) {})
-	var watched *daemonlock.HeldError
+	var watched *instance.HeldError
 	if !errors.As(err, &watched) || watched.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d watches", err, os.Getpid())
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // Path is the model's file in a state directory.
@@ -27,7 +27,7 @@ func (m *Model) Write(state string) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
-	if err := atomicfile.Replace(Path(state), append(text, '\n'), 0o644); err != nil {
+	if err := safefile.Replace(Path(state), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
 	return nil

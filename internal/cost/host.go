@@ -1,6 +1,6 @@
 package cost
 
-import "github.com/floodwall/floodwall/internal/machine"
+import "github.com/floodwall/floodwall/internal/os/machine"
 
 // ThisHost identifies the host that this process runs on.
 func ThisHost() (Host, error) {

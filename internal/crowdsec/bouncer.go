@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -74,7 +74,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Left(look)):
+		case <-time.After(periodic.Left(look)):
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -51,7 +51,7 @@ type client struct {
 func newClient(of policy.CrowdSec) (c *client, err error) {
 	c = &client{base: strings.TrimSuffix(of.URL, "/"), of: of}
 	if of.KeyFile != "" {
-		if c.key, err = secret.Read(of.KeyFile); err != nil {
+		if c.key, err = safefile.Read(of.KeyFile); err != nil {
 			return nil, fmt.Errorf("crowdsec: key_file: %w", err)
 		}
 	}
@@ -79,7 +79,7 @@ func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
 		}
 	}
 	if of.Cert != "" {
-		text, err := secret.ReadFile(of.Cert)
+		text, err := safefile.ReadFile(of.Cert)
 		if err != nil {
 			return nil, fmt.Errorf("cert: %w", err)
 		}

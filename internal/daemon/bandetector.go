@@ -12,11 +12,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/bans"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // banDetector bans sources that exceed limits with `ban`, of the policy that runs.
@@ -53,7 +53,7 @@ func (w *watcher) ban(ctx context.Context) {
 		if err := b.follow(ctx); err != nil && ctx.Err() == nil {
 			b.warn(err)
 		}
-		for until := time.Now().Add(beat.Left(followLook)); ctx.Err() == nil && time.Now().Before(until); {
+		for until := time.Now().Add(periodic.Left(followLook)); ctx.Err() == nil && time.Now().Before(until); {
 			b.round(ctx, until)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Intervals at which the daemon looks for lists that are due, and for copies and databases that have changed. Every feedAll it checks the
@@ -71,7 +71,7 @@ func every(ctx context.Context, fn func(context.Context) (pause time.Duration)) 
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Left(fn(ctx))):
+		case <-time.After(periodic.Left(fn(ctx))):
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/spared"
 )
 
@@ -131,7 +131,7 @@ func (f *Fleet) once(ctx context.Context) error {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(beat.Left(fleetStatus)):
+		case <-time.After(periodic.Left(fleetStatus)):
 		}
 		if is, err := os.Stat(node.Path(f.state)); err != nil || !os.SameFile(is, was) {
 			return nil

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // placer moves rules of the policy that runs to where they cost least, as the packets change.
@@ -41,7 +41,7 @@ func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(beat.Left(sampleEvery)):
+		case <-time.After(periodic.Left(sampleEvery)):
 		}
 		if err := p.look(ctx); err != nil && ctx.Err() == nil && time.Since(p.warned) >= warnAgain {
 			p.warned = time.Now()

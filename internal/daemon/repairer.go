@@ -10,11 +10,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/recent"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // How soon the daemon puts back what others remove. The kernel tells of devices and of nftables at once. It does not tell
@@ -42,7 +41,7 @@ type repairer struct {
 	rules  bool // it is for netfilter
 	report func(Event)
 	said   map[string]bool // errors that were reported and have not gone since
-	whole  recent.Task     // nothing was to be repaired
+	whole  periodic.Task   // nothing was to be repaired
 }
 
 // repair puts back what others remove, until ctx ends.
@@ -61,7 +60,7 @@ func (w *watcher) repair(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}, whole: recent.Task{Marks: w.in.Marks}}
+		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}, whole: periodic.Task{Marks: w.in.Marks}}
 		r.run(ctx, devices, func(time.Duration) time.Duration { return lookEvery })
 	}()
 	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
@@ -177,7 +176,7 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 			if r.rules { // a change of rules is several events
 				time.Sleep(settling)
 			}
-		case <-time.After(beat.Left(every(took))):
+		case <-time.After(periodic.Left(every(took))):
 		}
 	}
 }

@@ -9,11 +9,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/daemonlock"
-	"github.com/floodwall/floodwall/internal/recent"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
@@ -67,7 +66,7 @@ type watcher struct {
 // The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
 // returns an error, Watch ends with it.
 func Watch(ctx context.Context, in control.Instance, sockets string, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
-	release, err := daemonlock.Of(in.Dir).Take(in.State, sockets)
+	release, err := instance.LockOf(in.Dir).Take(in.State, sockets)
 	if err != nil {
 		return err
 	}
@@ -145,7 +144,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), linkOptions); err != nil {
 		return fmt.Errorf("watching devices: %w", err)
 	}
-	look := time.NewTimer(beat.Left(trialLook))
+	look := time.NewTimer(periodic.Left(trialLook))
 	defer look.Stop()
 	rotate := time.NewTicker(keyLife)
 	defer rotate.Stop()
@@ -154,7 +153,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	keep, unkept := time.NewTicker(keepLook), ""
 	defer keep.Stop()
 	defer w.syncBans()
-	settled := recent.Task{Marks: w.in.Marks}
+	settled := periodic.Task{Marks: w.in.Marks}
 	due := time.After(0) // addresses and devices may have changed since the policy was applied
 	for {
 		select {
@@ -183,7 +182,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			due = nil
 			w.refreshLocal(ctx)
 		case <-look.C:
-			look.Reset(beat.Left(trialLook))
+			look.Reset(periodic.Left(trialLook))
 			settled.Due(func() bool { return w.settle(ctx) })
 		case <-rotate.C:
 			w.rotateKeys(ctx)

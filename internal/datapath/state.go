@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/dirlock"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // DefaultDir is where state is when nothing else is said.
@@ -72,8 +72,8 @@ func (s *State) furnish() error {
 // Lock keeps others from changing the state until the returned function is called, or this process ends. It waits for
 // them until the context is done, and then returns ErrLocked.
 func (s *State) Lock(ctx context.Context) (unlock func(), err error) {
-	unlock, err = dirlock.Lock(ctx, s.dir, s.prepare)
-	if errors.Is(err, dirlock.ErrTaken) {
+	unlock, err = safefile.Lock(ctx, s.dir, s.prepare)
+	if errors.Is(err, safefile.ErrTaken) {
 		return nil, ErrLocked
 	}
 	if err != nil {

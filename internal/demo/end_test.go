@@ -20,7 +20,7 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -94,7 +94,7 @@ func checkNoFiles(t *testing.T, made []object, temporary string) {
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left in the directory for temporary files: %v, %v", left, err)
 	}
-	locks, err := filepath.Glob(filepath.Join(daemonlock.DefaultDir, "*"))
+	locks, err := filepath.Glob(filepath.Join(instance.DefaultDir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Summary is what a demonstration showed.

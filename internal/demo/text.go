@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // mpps writes a rate in packets per second.

@@ -77,7 +77,7 @@ func (s *scene) watch(ctx context.Context, program string) (w *watch, err error)
 	return w, nil
 }
 
-// run starts the daemon on a thread that has mounts of its own, where the lock of the daemon (internal/daemonlock) is a file in memory. The
+// run starts the daemon on a thread that has mounts of its own, where the lock of the daemon (internal/os/instance) is a file in memory. The
 // kernel kills the daemon with this thread (prctl(2), PR_SET_PDEATHSIG), which ends after it.
 func (w *watch) run(start func() error, started chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 const announcesID = "synproxy-announces"

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // tracked is the state of the connection tracking table.

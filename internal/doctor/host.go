@@ -14,9 +14,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/ethtool"
-	"github.com/floodwall/floodwall/internal/netns"
+	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // host is what the probes look at. Tests put captured text in the place of files and tools.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 
 	"github.com/floodwall/floodwall/policy"
 )

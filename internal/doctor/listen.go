@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/display"
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // parseNetstat reads the pairs of lines, names and values, of /proc/net/netstat and snmp.

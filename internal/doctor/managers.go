@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // manager is a program that writes firewall rules, and what it and Floodwall do to each other.
@@ -166,7 +166,7 @@ func parseUnits(text string) map[string]unit {
 
 const nftablesConf = "etc/nftables.conf"
 
-var flushRuleset = lazy.Regexp(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
+var flushRuleset = wording.Regexp(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
 
 // nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped. One that is
 // neither enabled nor active does so only when somebody starts it, which is a note.

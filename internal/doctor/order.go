@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // From so many packets on the place of a rule is worth a change.

@@ -3,7 +3,7 @@ package doctor
 import (
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Shown are the findings to print: with all those of severity OK, too.

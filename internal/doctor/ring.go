@@ -9,8 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/display"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // deviceCounts are the counters of one device.
@@ -22,7 +22,7 @@ type deviceCounts struct {
 // noBuffer matches the drivers' names for frames that found no space in a ring: rx_no_buffer_count (igb, ixgbe),
 // rx_out_of_buffer, rx_discards_phy (mlx5), rx_missed_errors, rx_queue_0_drops (virtio, veth), rx_fifo_errors,
 // bw_in_allowance_exceeded and pps_allowance_exceeded (ena: the cloud dropped them).
-var noBuffer = lazy.Regexp(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
+var noBuffer = wording.Regexp(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
 
 // ringDrops finds frames that were lost before the kernel saw them.
 func ringDrops(ctx context.Context, h *host) []Finding {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // From so many entries on a share of them is worth a change.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // cpuCounts is a row of /proc/net/softnet_stat (softnet_seq_show in net/core/net-procfs.c).

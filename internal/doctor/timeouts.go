@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // timeout is how long an entry of connection tracking stays without a packet, in seconds.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // Outcome is what became of a fetch.
@@ -173,9 +173,9 @@ func (st Store) place(s Source, before, c *Copy, content []byte) (Outcome, error
 		return "", &BodyError{"nothing is left of the list: " + c.Reasons(), "look at the list: it may be of another kind"}
 	}
 	if before != nil && s.holds(before.Entries, c.Entries) != "" {
-		return Held, atomicfile.Replace(st.file(s, heldFile), content, 0o600)
+		return Held, safefile.Replace(st.file(s, heldFile), content, 0o600)
 	}
-	if err := atomicfile.Replace(st.file(s, copyFile), content, 0o600); err != nil {
+	if err := safefile.Replace(st.file(s, copyFile), content, 0o600); err != nil {
 		return "", err
 	}
 	if err := os.Remove(st.file(s, heldFile)); err != nil && !errors.Is(err, os.ErrNotExist) {

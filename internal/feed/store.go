@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/atomicfile"
-	"github.com/floodwall/floodwall/internal/dirlock"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // Store is the directory in which the copies are, each in a directory of its own:
@@ -81,7 +80,7 @@ func (known *state) plausible(s Source, now time.Time) {
 func (st Store) writeState(s Source, known state) error {
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = atomicfile.Replace(st.file(s, stateFile), text, 0o600)
+		err = safefile.Replace(st.file(s, stateFile), text, 0o600)
 	}
 	return st.about(s, err)
 }
@@ -97,7 +96,7 @@ func (st Store) about(s Source, err error) error {
 // check makes sure that nobody else can have written what is kept of a source: copies decide what is dropped.
 func (st Store) check(s Source) error {
 	for _, path := range []string{st.Dir, filepath.Dir(st.file(s, copyFile)), st.file(s, copyFile), st.file(s, heldFile), st.file(s, stateFile)} {
-		if err := atomicfile.Ours(path); err != nil {
+		if err := safefile.Ours(path); err != nil {
 			return st.about(s, err)
 		}
 	}
@@ -123,7 +122,7 @@ func (st Store) lock(ctx context.Context, s Source) (unlock func(), err error) {
 		return nil, err
 	}
 	dir := filepath.Dir(st.file(s, copyFile))
-	unlock, err = dirlock.Lock(ctx, dir, func() error { return os.MkdirAll(dir, 0o700) })
+	unlock, err = safefile.Lock(ctx, dir, func() error { return os.MkdirAll(dir, 0o700) })
 	return unlock, st.about(s, err)
 }
 
@@ -140,7 +139,7 @@ func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error)
 	}
 	err = os.Rename(held, st.file(s, copyFile))
 	if err == nil {
-		err = atomicfile.SyncDir(filepath.Dir(held))
+		err = safefile.SyncDir(filepath.Dir(held))
 	}
 	return err == nil, st.about(s, err)
 }

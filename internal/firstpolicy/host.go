@@ -13,7 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/lifeline"
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Host is what a first policy is made of.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Policy writes the policy: what serves is served, answers to what the host asks pass, and the rest is dropped. file is its name, for

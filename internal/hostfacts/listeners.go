@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/sockets"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Listener is a TCP socket of this network namespace that waits for connections.

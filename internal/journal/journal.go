@@ -12,7 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/journal"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Connected reports whether standard error is a stream to the journal. systemd tells that in $JOURNAL_STREAM, which holds for this process

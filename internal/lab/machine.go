@@ -11,7 +11,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/machine"
+	"github.com/floodwall/floodwall/internal/os/machine"
 )
 
 // Machine describes what results were taken on. Parts that this machine does not tell are empty.

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // DHCPServers are the addresses from which the answers of DHCP servers are known to come, sorted: the servers of the leases that
@@ -55,7 +55,7 @@ func (f Files) leaseServers() (list []netip.Addr) {
 }
 
 // leaseServer is a line of a lease that names the server, of systemd-networkd and NetworkManager, or of dhclient.
-var leaseServer = lazy.Regexp(`(?m)^(?:SERVER_ADDRESS=|\s*option dhcp-server-identifier )(\d+\.\d+\.\d+\.\d+);?$`)
+var leaseServer = wording.Regexp(`(?m)^(?:SERVER_ADDRESS=|\s*option dhcp-server-identifier )(\d+\.\d+\.\d+\.\d+);?$`)
 
 // writtenServer is the server of the last lease of a text.
 func writtenServer(text []byte) (a netip.Addr, ok bool) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Plan is which requests are made. Complete makes the rest of Load of its texts.
@@ -44,14 +44,14 @@ func (p *Plan) Complete(target *url.URL) (err error) {
 	p.target = target
 	switch {
 	case o.Duration <= 0:
-		return usage.Errorf("10s is usual", "flag --for: must be positive, got %v", o.Duration)
+		return wording.Errorf("10s is usual", "flag --for: must be positive, got %v", o.Duration)
 	case o.Timeout <= 0:
-		return usage.Errorf("2s is usual", "flag --timeout: must be positive, got %v", o.Timeout)
+		return wording.Errorf("2s is usual", "flag --timeout: must be positive, got %v", o.Timeout)
 	case p.Version != "1.0" && p.Version != "1.1":
-		return usage.Errorf("other versions are not spoken", "flag --http: must be 1.0 or 1.1, got %q", p.Version)
+		return wording.Errorf("other versions are not spoken", "flag --http: must be 1.0 or 1.1, got %q", p.Version)
 	}
 	if o.Rate, err = requestRate(p.Rate); err != nil {
-		return usage.Errorf("write a number per second or minute, as in 1000/s or 90/m", "flag --rate: %v", err)
+		return wording.Errorf("write a number per second or minute, as in 1000/s or 90/m", "flag --rate: %v", err)
 	}
 	if o.Connections == 0 && o.Rate == 0 {
 		o.Connections = 10
@@ -61,7 +61,7 @@ func (p *Plan) Complete(target *url.URL) (err error) {
 	o.Request.Header = http.Header{"User-Agent": {"floodwall-load"}}
 	for _, h := range p.Headers {
 		if err := addHeader(&o.Request, h); err != nil {
-			return usage.Errorf("write it as 'Name: value'", "flag --header: %v", err)
+			return wording.Errorf("write it as 'Name: value'", "flag --header: %v", err)
 		}
 	}
 	if target.Scheme == "https" {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Result is what the requests of a Plan have found, also as JSON.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // ParseTarget reads the URL of a web server, http or https. Its errors are of the type usage.Error.
@@ -21,18 +21,18 @@ func ParseTarget(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case !strings.Contains(address, "://"):
-		return nil, usage.Errorf(fmt.Sprintf("did you mean http://%s ?", address), "%q is not a URL: http:// or https:// is missing", address)
+		return nil, wording.Errorf(fmt.Sprintf("did you mean http://%s ?", address), "%q is not a URL: http:// or https:// is missing", address)
 	case err != nil:
-		return nil, usage.Errorf(hint, "%q is not a URL: %v", address, err.(*url.Error).Err)
+		return nil, wording.Errorf(hint, "%q is not a URL: %v", address, err.(*url.Error).Err)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, usage.Errorf(hint, "%q: cannot speak %q, only http and https", address, u.Scheme)
+		return nil, wording.Errorf(hint, "%q: cannot speak %q, only http and https", address, u.Scheme)
 	case u.Hostname() == "":
-		return nil, usage.Errorf(hint, "%q: no host", address)
+		return nil, wording.Errorf(hint, "%q: no host", address)
 	case u.User != nil:
-		return nil, usage.Errorf("give what they stand for as --header 'Authorization: ...'", "%q: user and password are not taken from a URL", u.Redacted())
+		return nil, wording.Errorf("give what they stand for as --header 'Authorization: ...'", "%q: user and password are not taken from a URL", u.Redacted())
 	}
 	if _, err := targetPort(u); err != nil {
-		return nil, usage.Errorf(hint, "%q: port must be 1 to 65535, got %q", address, u.Port())
+		return nil, wording.Errorf(hint, "%q: port must be 1 to 65535, got %q", address, u.Port())
 	}
 	return u, nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/netns"
+	"github.com/floodwall/floodwall/internal/os/netns"
 	"github.com/floodwall/floodwall/internal/rights"
 )
 

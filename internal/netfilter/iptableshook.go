@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Hook is a jump from a built-in chain to one of a generation's.
@@ -29,7 +29,7 @@ func (h Hook) spec() string {
 }
 
 // guardForm is the match of a guard in a hook.
-var guardForm = lazy.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+var guardForm = wording.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // plain is a hook without its guard.
 func plain(r iptablesRule) iptablesRule {

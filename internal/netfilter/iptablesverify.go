@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Verify compares what the kernel holds of a generation with its scripts: the number of rules of each chain, and the
@@ -69,7 +69,7 @@ func ruleCounts(tables []iptablesSaved) map[string]int {
 	return counts
 }
 
-var setHeader = lazy.Regexp(
+var setHeader = wording.Regexp(
 	`(?s)Name: (\S+)\n.*?Type: (\S+)\n.*?Header: ([^\n]*)\n(?:.*?Number of entries: (\d+))?`)
 
 // iptablesSet is what ipset tells of a set without its entries.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Replace makes the table of a script, which is of family inet and has no trial, in place of the one of the same name that may be
@@ -18,10 +18,10 @@ func (n *Nft) Replace(ctx context.Context, table, script string) error {
 }
 
 // deviceName finds the names of devices in a line of nft, as "eth0" or { "eth0", "eth1" }.
-var deviceName = lazy.Regexp(`iifname (?:!= )?(?:\{ )?((?:"[^"]+"(?:, )?)+)`)
+var deviceName = wording.Regexp(`iifname (?:!= )?(?:\{ )?((?:"[^"]+"(?:, )?)+)`)
 
 // quotedName finds each of them.
-var quotedName = lazy.Regexp(`"([^"]+)"`)
+var quotedName = wording.Regexp(`"([^"]+)"`)
 
 // InputDevices are the devices that the chain input of a table names, in order and each once; nil when there is no such chain.
 func (n *Nft) InputDevices(ctx context.Context, table string) (names []string, err error) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/netns"
+	"github.com/floodwall/floodwall/internal/os/netns"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Nft is the program nft.
@@ -39,7 +39,7 @@ func (e *VersionError) Error() string {
 // Hint is the remedy.
 func (e *VersionError) Hint() string { return "install a newer " + e.Tool + ", or use another target" }
 
-var versionForm = lazy.Regexp(`v(\d+)\.(\d+)(?:\.(\d+))?`)
+var versionForm = wording.Regexp(`v(\d+)\.(\d+)(?:\.(\d+))?`)
 
 // FindNft finds nft and checks that it can do what the package needs.
 func FindNft(ctx context.Context) (*Nft, error) {
@@ -95,7 +95,7 @@ func identify(path string) (fileIdentity, bool) {
 	return fileIdentity{path, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, true
 }
 
-var jsonOff = lazy.Regexp(`json:\s+no`)
+var jsonOff = wording.Regexp(`json:\s+no`)
 
 // script runs a script as one transaction: all of it is done, or nothing.
 func (n *Nft) script(ctx context.Context, lines ...string) error {
@@ -260,7 +260,7 @@ func (n *Nft) trial(ctx context.Context, table string) (left time.Duration, stat
 	return 0, Settled, nil
 }
 
-var expiry = lazy.Regexp(`expires (\w+)`)
+var expiry = wording.Regexp(`expires (\w+)`)
 
 // left is how long the elements of a guard's set will be there.
 func (n *Nft) left(ctx context.Context, table, set string) (least time.Duration, err error) {

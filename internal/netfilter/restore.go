@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Restore puts a table back that is the one in force, and of which the kernel does not hold all: others have removed or
@@ -41,8 +41,8 @@ func (n *Nft) Restore(ctx context.Context, t Table) error {
 }
 
 var (
-	ingressDevices = lazy.Regexp(`hook ingress (?:devices = \{([^}]*)\}|device ("[^"]*"))`)
-	quotedDevice   = lazy.Regexp(`"[^"]*"`)
+	ingressDevices = wording.Regexp(`hook ingress (?:devices = \{([^}]*)\}|device ("[^"]*"))`)
+	quotedDevice   = wording.Regexp(`"[^"]*"`)
 )
 
 // withoutAbsent is a script whose chains are bound only to devices that are there, unless that would be none.

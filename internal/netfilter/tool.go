@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // toolLimit is how long a tool may run. A million elements take nft 1.0 some ten seconds.
@@ -144,7 +144,7 @@ func (e *ToolError) Hint() string {
 }
 
 // place is how the tools name a line of their input: nft, iptables-restore and ipset.
-var place = lazy.Regexp(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
+var place = wording.Regexp(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
 
 // newToolError makes an error of what a tool wrote.
 func newToolError(name, stderr, input string, err error) *ToolError {
@@ -181,7 +181,7 @@ func complaint(stderr string) string {
 }
 
 // speaker is how the tools begin what they say.
-var speaker = lazy.Regexp(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
+var speaker = wording.Regexp(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
 
 // nth is a line of a text, counted from 1.
 func nth(text string, number int) string {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Translation is a rule by which this host sends packets that come in on to another destination: DNAT, or a redirection to a port of the
@@ -94,15 +94,15 @@ func oldTranslations(ctx context.Context, version string) ([]Translation, error)
 // The parts of rules, as nft lists them, also those that iptables made, and as iptables-save prints them. A port that a rule
 // does not want says nothing of those that it wants.
 var (
-	chainLine    = lazy.Regexp(`^\s*chain (\S+) \{|^-A (\S+) `)
-	outputHook   = lazy.Regexp(`\bhook output\b`)
-	redirecting  = lazy.Regexp(`(?i)\b(dnat|redirect)\b`)
-	protocolWord = lazy.Regexp(`\b(tcp|udp|udplite|sctp|dccp)\b`)
-	nftPorts     = lazy.Regexp(`\bdport (\{[^}]*\}|[0-9]+(?:-[0-9]+)?)`)
-	savedPorts   = lazy.Regexp(`(! )?--(?:dports?|destination-ports?) ([0-9:,]+)`)
-	destination  = lazy.Regexp(`\bdnat (?:ip6? )?to (:?[0-9a-fA-F\[][0-9a-fA-F.:\[\]-]*)|\bredirect to (:[0-9-]+)|--to-destination (\S+)|--to-ports ([0-9-]+)`)
-	jumpTo       = lazy.Regexp(`(?:\b(?:jump|goto)|(?:^| )-[jg]) (\S+)`)
-	countedWords = lazy.Regexp(`counter packets [0-9]+ bytes [0-9]+ `)
+	chainLine    = wording.Regexp(`^\s*chain (\S+) \{|^-A (\S+) `)
+	outputHook   = wording.Regexp(`\bhook output\b`)
+	redirecting  = wording.Regexp(`(?i)\b(dnat|redirect)\b`)
+	protocolWord = wording.Regexp(`\b(tcp|udp|udplite|sctp|dccp)\b`)
+	nftPorts     = wording.Regexp(`\bdport (\{[^}]*\}|[0-9]+(?:-[0-9]+)?)`)
+	savedPorts   = wording.Regexp(`(! )?--(?:dports?|destination-ports?) ([0-9:,]+)`)
+	destination  = wording.Regexp(`\bdnat (?:ip6? )?to (:?[0-9a-fA-F\[][0-9a-fA-F.:\[\]-]*)|\bredirect to (:[0-9-]+)|--to-destination (\S+)|--to-ports ([0-9-]+)`)
+	jumpTo       = wording.Regexp(`(?:\b(?:jump|goto)|(?:^| )-[jg]) (\S+)`)
+	countedWords = wording.Regexp(`counter packets [0-9]+ bytes [0-9]+ `)
 )
 
 var protocols = map[string]uint8{

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // manual is the page floodwall-policy(5), in the notation that md2man turns into roff. It has the keys of the page, each with its form,
@@ -88,7 +88,7 @@ func (m *manual) entry(term, typ, doc, def string, examples []any, targets strin
 }
 
 // links are the links of Markdown.
-var links = lazy.Regexp(`\[([^]]+)\]\(([^)#]+)(#[^)]*)?\)`)
+var links = wording.Regexp(`\[([^]]+)\]\(([^)#]+)(#[^)]*)?\)`)
 
 // plainLinks names the files that links lead to: nothing in a terminal can follow them.
 func plainLinks(text string) string { return links().ReplaceAllString(text, "$1 (docs/$2)") }

@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/geo/geotest"
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // targets are the columns of the tables.
@@ -31,7 +31,7 @@ type answer struct {
 var files = map[string]string{"blocked.txt": "192.0.2.0/24\n", "names.txt": "evil.example\n", "cookie.secret": "000102030405060708090a0b0c0d0e0f\n"}
 
 // place is what stands before a note about a rule or service of the policy.
-var place = lazy.Regexp(`^(\S+:\d+:\d+: )?(rule|service) "x": `)
+var place = wording.Regexp(`^(\S+:\d+:\d+: )?(rule|service) "x": `)
 
 // ask compiles a policy for a target.
 func ask(text string, target plan.Target) (answer, error) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // iptablesRules is a generation of chains and ipsets, for one family.
@@ -28,7 +28,7 @@ var iptablesHooks = map[Hook]struct{ table, chain string }{
 
 // iptablesGuard is what keeps a jump from being taken while the generation is on trial, or its successor is
 // (internal/netfilter/iptableshook.go).
-var iptablesGuard = lazy.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+var iptablesGuard = wording.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // program is a program of the family.
 func (r *iptablesRules) program(what string) string {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // nftRules is a table of family inet.
@@ -26,10 +26,10 @@ var around = map[Hook][2]int{Ingress: {-500, 500}, Prerouting: {-500, -401}, Inp
 // Lines of a listing. Guards are what keeps a generation from deciding while it is on trial or its successor is
 // (internal/netfilter/nftguard.go). What is known of prefixes that limits hold cannot be copied: these begin anew.
 var (
-	nftCounts = lazy.Regexp(`packets \d+ bytes \d+`)
-	nftGuard  = lazy.Regexp(`(?m)^.*comment "floodwall: trial"$\n`)
-	nftLimits = lazy.Regexp(`\t\telements = \{[^}]* limit rate over [^}]*\}\n`)
-	nftHook   = lazy.Regexp(`(?m)^\s*type filter hook (\w+)`)
+	nftCounts = wording.Regexp(`packets \d+ bytes \d+`)
+	nftGuard  = wording.Regexp(`(?m)^.*comment "floodwall: trial"$\n`)
+	nftLimits = wording.Regexp(`\t\telements = \{[^}]* limit rate over [^}]*\}\n`)
+	nftHook   = wording.Regexp(`(?m)^\s*type filter hook (\w+)`)
 )
 
 func (r *nftRules) read(ctx context.Context) error {

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // The bounds of what is kept. A step takes about 100 bytes for each reason, beside its name. So all of them take less than 2 MB,
@@ -70,8 +70,8 @@ func (s *Series) Keep(ctx context.Context) {
 		before = after
 		cost = min(now.Sub(begin), 2*cost+time.Millisecond)
 		took := now.Sub(begin)
-		if !wait(ctx, max(beat.Left(step-min(took, step/2)), readShare*cost-took), nil) ||
-			s.rests() && !wait(ctx, beat.Left(quietStep-step), s.wake) {
+		if !wait(ctx, max(periodic.Left(step-min(took, step/2)), readShare*cost-took), nil) ||
+			s.rests() && !wait(ctx, periodic.Left(quietStep-step), s.wake) {
 			return
 		}
 	}

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Error says that an instance keeps its files in another state directory.
@@ -40,7 +40,7 @@ func (e *Error) Hint() string {
 		e.Uses, quoted(e.Uses), quoted(cmp.Or(absolute(e.Given), e.Given)))
 }
 
-var plain = lazy.Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
+var plain = wording.Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
 
 // quoted is a word as a shell takes it.
 func quoted(word string) string {
@@ -51,9 +51,9 @@ func quoted(word string) string {
 }
 
 // Flags are the flags by which a command reaches an instance with its state directory, each after a space. "" stands for the default directory.
-func Flags(instance, dir string) (text string) {
-	if instance != datapath.DefaultDir {
-		text += " --bpffs " + quoted(instance)
+func Flags(bpffs, dir string) (text string) {
+	if bpffs != datapath.DefaultDir {
+		text += " --bpffs " + quoted(bpffs)
 	}
 	if dir != "" {
 		text += " --state " + quoted(dir)
@@ -64,12 +64,12 @@ func Flags(instance, dir string) (text string) {
 // Of is the state directory of an instance, by its directory in the BPF file system: the recorded one, or else that of its daemon. It is ""
 // when neither names a directory that exists, as before the first apply. It asks neither netfilter nor for the lock of the instance, so
 // that the answer is the same when others have removed the policy.
-func Of(instance string) (string, error) {
-	recorded, err := recordOf(instance)
+func Of(bpffs string) (string, error) {
+	recorded, err := recordOf(bpffs)
 	if err != nil {
 		return "", err
 	}
-	for _, dir := range []string{recorded, daemonlock.Of(instance).State()} {
+	for _, dir := range []string{recorded, instance.LockOf(bpffs).State()} {
 		if exists(dir) {
 			return dir, nil
 		}
@@ -79,18 +79,18 @@ func Of(instance string) (string, error) {
 
 // Check returns an *Error when the instance, or its daemon, uses another state directory than the given one. "" stands for any. A recorded
 // directory that does not exist any more was moved or removed: the given one may take its place.
-func Check(instance, given string) error {
+func Check(bpffs, given string) error {
 	if given == "" {
 		return nil
 	}
-	recorded, err := recordOf(instance)
+	recorded, err := recordOf(bpffs)
 	if err != nil {
 		return err
 	}
 	if exists(recorded) && !same(given, recorded) {
 		return &Error{given, recorded, "this instance"}
 	}
-	if used := daemonlock.Of(instance).State(); used != "" && !same(given, used) {
+	if used := instance.LockOf(bpffs).State(); used != "" && !same(given, used) {
 		return &Error{given, used, "the daemon that runs"}
 	}
 	return nil
@@ -98,8 +98,8 @@ func Check(instance, given string) error {
 
 // Missing is the recorded state directory of an instance when it does not exist any more: it was removed, or its disk is not mounted. Else it
 // is "".
-func Missing(instance string) (string, error) {
-	recorded, err := recordOf(instance)
+func Missing(bpffs string) (string, error) {
+	recorded, err := recordOf(bpffs)
 	if err != nil || exists(recorded) {
 		return "", err
 	}
@@ -131,8 +131,8 @@ const claimWait = time.Second
 
 // Claim records a state directory for an instance that has recorded none, as one that an earlier version applied. Nothing happens when
 // nothing is loaded.
-func Claim(ctx context.Context, instance, given string) error {
-	state, err := datapath.OpenState(instance, false)
+func Claim(ctx context.Context, bpffs, given string) error {
+	state, err := datapath.OpenState(bpffs, false)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil
 	}
@@ -159,8 +159,8 @@ func Claim(ctx context.Context, instance, given string) error {
 }
 
 // recordOf is what an instance has recorded, "" for nothing.
-func recordOf(instance string) (string, error) {
-	state, err := datapath.OpenState(instance, false)
+func recordOf(bpffs string) (string, error) {
+	state, err := datapath.OpenState(bpffs, false)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return "", nil
 	}

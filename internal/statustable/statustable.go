@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Of makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.

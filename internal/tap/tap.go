@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sampling"
 )
 
@@ -49,7 +49,7 @@ func (t *Tap) Run(ctx context.Context) {
 		t.oneIn.Store(0)
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Left(lookEvery)):
+		case <-time.After(periodic.Left(lookEvery)):
 		}
 	}
 }

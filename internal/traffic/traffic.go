@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/netns"
+	"github.com/floodwall/floodwall/internal/os/netns"
 )
 
 // Sample is what this network namespace has counted of packets, up to a moment.

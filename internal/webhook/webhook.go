@@ -22,11 +22,11 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/lazy"
-	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -74,7 +74,7 @@ func (s *Sender) Run(ctx context.Context) error {
 		s.step(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Left(look)):
+		case <-time.After(periodic.Left(look)):
 		}
 	}
 	if n := s.Events.Last() - s.last; s.of.URL != "" && n > 0 {
@@ -149,7 +149,7 @@ func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Dura
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "floodwall/1")
 	if of.SecretFile != "" {
-		key, err := secret.Read(of.SecretFile)
+		key, err := safefile.Read(of.SecretFile)
 		if err != nil {
 			return fmt.Errorf("secret_file: %w", err)
 		}
@@ -214,9 +214,9 @@ func screened(events []api.Event, addresses bool) []api.Event {
 // What addresses and prefixes look like. A run of the characters of an IPv6 address is one when it has "::" or six colons: a time of day and a
 // MAC address have neither. Of IPv4 whatever has four numbers is one.
 var (
-	run6  = lazy.Regexp(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
-	form4 = lazy.Regexp(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
-	label = lazy.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
+	run6  = wording.Regexp(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
+	form4 = wording.Regexp(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
+	label = wording.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
 )
 
 // addressMark is in place of an address.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/unixsocket"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -67,7 +67,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		ErrorLog:          log.New(defects{}, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			uid, pid, _ := unixsocket.Peer(c) // -1 and 0 where that is not known
+			uid, pid, _ := sockets.Peer(c) // -1 and 0 where that is not known
 			return api.WithPeer(ctx, api.Peer{UID: uid, PID: pid})
 		},
 	}

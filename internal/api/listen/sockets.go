@@ -9,14 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
-	"github.com/floodwall/floodwall/internal/instance"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/unixsocket"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // DefaultDir has the sockets of the instance with the default directory in the BPF file system.
-const DefaultDir = daemonlock.DefaultDir
+const DefaultDir = instance.DefaultDir
 
 // The sockets in a directory.
 const (
@@ -49,20 +48,20 @@ type unixSockets struct {
 // openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
 // directory that another process serves is a *DirError.
 func openSockets(dir string) (*unixSockets, error) {
-	if len(filepath.Join(dir, ControlSocket)) > unixsocket.LongestPath {
-		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, unixsocket.LongestPath),
+	if len(filepath.Join(dir, ControlSocket)) > sockets.LongestPath {
+		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, sockets.LongestPath),
 			"name a shorter directory with --run"}
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("directory of sockets: %w", err)
 	}
-	if err := daemonlock.MakeDir(dir); err != nil {
+	if err := instance.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("directory of sockets: %w", err)
 	}
 	s := &unixSockets{dir: dir}
 	err := s.take()
 	if err == nil {
-		s.control, err = unixsocket.Listen(filepath.Join(dir, ControlSocket), 0o600, -1)
+		s.control, err = sockets.Listen(filepath.Join(dir, ControlSocket), 0o600, -1)
 	}
 	if err == nil {
 		err = s.openRead()
@@ -76,8 +75,8 @@ func openSockets(dir string) (*unixSockets, error) {
 
 // take locks the directory.
 func (s *unixSockets) take() (err error) {
-	s.unlock, err = daemonlock.TakeFile(filepath.Join(s.dir, "sockets.lock"))
-	var held *daemonlock.HeldError
+	s.unlock, err = instance.TakeFile(filepath.Join(s.dir, "sockets.lock"))
+	var held *instance.HeldError
 	if errors.As(err, &held) {
 		return &DirError{fmt.Sprintf("another daemon serves the sockets of %s: process %d", s.dir, held.Process),
 			"end it first, or name another directory with --run"}
@@ -92,10 +91,10 @@ func (s *unixSockets) openRead() (err error) {
 		s.note = err.Error()
 	}
 	path := filepath.Join(s.dir, ReadSocket)
-	s.read, err = unixsocket.Listen(path, 0o660, gid)
+	s.read, err = sockets.Listen(path, 0o660, gid)
 	if errors.Is(err, os.ErrPermission) && gid >= 0 {
 		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, operate.Group)
-		s.read, err = unixsocket.Listen(path, 0o660, -1)
+		s.read, err = sockets.Listen(path, 0o660, -1)
 	}
 	return err
 }

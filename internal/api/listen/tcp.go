@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -45,7 +45,7 @@ func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, 
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(beat.Left(settingsLook)):
+		case <-time.After(periodic.Left(settingsLook)):
 		}
 	}
 }

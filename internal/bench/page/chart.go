@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // chart is lines over a common axis. Their names are the page's affair.
@@ -60,9 +60,9 @@ func paint(n int) color.Color { return color.RGBA{1, 2, uint8(n), 255} }
 
 // painted finds these colors in a drawing, and fonts where there are any.
 var (
-	painted = lazy.Regexp(`#0102([0-9A-F]{2})`)
-	fonts   = lazy.Regexp(`font-family:[^;]*;font-variant:[^;]*;font-weight:[^;]*;font-style:[^;]*;`)
-	prolog  = lazy.Regexp(`(?s)^.*?<svg [^>]*viewBox="([^"]*)"[^>]*>`)
+	painted = wording.Regexp(`#0102([0-9A-F]{2})`)
+	fonts   = wording.Regexp(`font-family:[^;]*;font-variant:[^;]*;font-weight:[^;]*;font-style:[^;]*;`)
+	prolog  = wording.Regexp(`(?s)^.*?<svg [^>]*viewBox="([^"]*)"[^>]*>`)
 )
 
 // svg draws the chart as an element for the page, which gives it the colors and the font.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // Choice is yes or no, as b says.

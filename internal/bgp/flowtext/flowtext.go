@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -29,17 +29,17 @@ type Fields struct {
 // Flow reads the fields, and the address or the prefix of the destination. Its errors are of the type usage.Error.
 func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 	if flow.To, err = Prefix(destination); err != nil {
-		return flow, usage.Errorf("write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
+		return flow, wording.Errorf("write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
 	}
 	if f.From != "" {
 		if flow.From, err = Prefix(f.From); err != nil {
-			return flow, usage.Errorf("write a prefix, as 198.51.100.0/24", "flag --from: %v", err)
+			return flow, wording.Errorf("write a prefix, as 198.51.100.0/24", "flag --from: %v", err)
 		}
 	}
 	for _, text := range f.Proto {
 		p, err := policy.ParseProtocol(text)
 		if err != nil {
-			return flow, usage.Errorf("write a name, as tcp or udp, or a number from 0 to 255", "flag --proto: %q is no protocol", text)
+			return flow, wording.Errorf("write a name, as tcp or udp, or a number from 0 to 255", "flag --proto: %q is no protocol", text)
 		}
 		flow.Proto = append(flow.Proto, p)
 	}
@@ -53,7 +53,7 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 		for _, text := range l.texts {
 			r, err := portRange(text, l.most)
 			if err != nil {
-				return flow, usage.Errorf("write a number or a range, as 1000-2000", "flag --%s: %v", l.name, err)
+				return flow, wording.Errorf("write a number or a range, as 1000-2000", "flag --%s: %v", l.name, err)
 			}
 			*l.to = append(*l.to, r)
 		}
@@ -61,19 +61,19 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 	if f.Flags != "" {
 		flags, err := policy.ParseFlags(f.Flags)
 		if err != nil {
-			return flow, usage.Errorf("write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: it %v", err)
+			return flow, wording.Errorf("write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: it %v", err)
 		}
 		flow.Set, flow.Unset = flags.Value, flags.Mask&^flags.Value
 	}
 	flow.Fragment = f.Fragment
 	if flow.Rate, err = bytesRate(f.Rate); err != nil {
-		return flow, usage.Errorf("write a number with its unit, as 10mbit/s", "flag --rate: %v", err)
+		return flow, wording.Errorf("write a number with its unit, as 10mbit/s", "flag --rate: %v", err)
 	}
 	if (len(flow.Port) > 0 || len(flow.SPort) > 0) && !slices.ContainsFunc(flow.Proto, func(p uint8) bool { return p == 6 || p == 17 || p == 132 }) {
-		return flow, usage.Errorf("say which: --proto udp", "ports need a protocol that has ports")
+		return flow, wording.Errorf("say which: --proto udp", "ports need a protocol that has ports")
 	}
 	if err := flow.Check(); err != nil {
-		return flow, usage.Errorf("", "%v", err)
+		return flow, wording.Errorf("", "%v", err)
 	}
 	return flow, nil
 }

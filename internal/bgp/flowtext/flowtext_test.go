@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // TestFlow has flags of `bgp announce`, and the flow that they say, or the start of an error with its hint behind !.
@@ -50,7 +50,7 @@ func TestFlow(t *testing.T) {
 			}
 			continue
 		}
-		var wrong *usage.Error
+		var wrong *wording.Error
 		if !errors.As(err, &wrong) {
 			t.Errorf("%+v: %v, want an error about a flag with %s", test.fields, err, parts)
 			continue

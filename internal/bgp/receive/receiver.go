@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -84,7 +84,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(beat.Left(look)):
+		case <-time.After(periodic.Left(look)):
 		}
 	}
 	return nil

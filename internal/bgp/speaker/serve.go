@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/unixsocket"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // How long a client may take, and how much it may say beside a body.
@@ -55,7 +55,7 @@ func (l welcome) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, _, err := unixsocket.Peer(c); err == nil && (uid == 0 || uid == os.Getuid()) {
+		if uid, _, err := sockets.Peer(c); err == nil && (uid == 0 || uid == os.Getuid()) {
 			return c, nil
 		}
 		c.Close()
@@ -65,7 +65,7 @@ func (l welcome) Accept() (net.Conn, error) {
 // listen makes the socket. The mode is for all, as the daemon's unit has root's name and not root's right to open the files of others:
 // Accept looks who connects.
 func listen(dir string) (net.Listener, error) {
-	l, err := unixsocket.Listen(filepath.Join(dir, wire.Socket), 0o666, -1)
+	l, err := sockets.Listen(filepath.Join(dir, wire.Socket), 0o666, -1)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // stateFile has what is wanted, with the passwords of sessions: only this process's user may read it.
@@ -41,7 +41,7 @@ func write(dir string, w *wire.Wanted) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(filepath.Join(dir, stateFile), text, 0o600)
+	return safefile.Replace(filepath.Join(dir, stateFile), text, 0o600)
 }
 
 // forget removes the file. That takes no space on a full disk.
@@ -49,5 +49,5 @@ func forget(dir string) error {
 	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return atomicfile.SyncDir(dir)
+	return safefile.SyncDir(dir)
 }

@@ -12,11 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/dirlock"
-	"github.com/floodwall/floodwall/internal/instance"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -229,7 +228,7 @@ const bookFile = "announcements.json"
 
 // locked reads the book, changes it, and writes it when change says so.
 func (b Book) locked(ctx context.Context, change func(*pages) (bool, error)) error {
-	unlock, err := dirlock.Lock(ctx, b.dir, func() error { return os.MkdirAll(b.dir, 0o700) })
+	unlock, err := safefile.Lock(ctx, b.dir, func() error { return os.MkdirAll(b.dir, 0o700) })
 	if err != nil {
 		return err
 	}
@@ -269,5 +268,5 @@ func save(name string, p *pages) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(name, text, 0o600)
+	return safefile.Replace(name, text, 0o600)
 }

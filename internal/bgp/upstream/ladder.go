@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -84,7 +84,7 @@ func (l *Ladder) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(beat.Left(time.Second)):
+		case <-time.After(periodic.Left(time.Second)):
 			if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				l.tell("", fmt.Errorf("upstream: %w", err))
 			}

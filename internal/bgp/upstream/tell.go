@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -84,7 +84,7 @@ func wantedOf(u *policy.Upstream, book []wire.Announcement) (w *wire.Wanted, pro
 		if p.Password == "" {
 			return false
 		}
-		word, err := secret.Read(p.Password)
+		word, err := safefile.Read(p.Password)
 		if err == nil && len(word) > longestPassword {
 			err = fmt.Errorf("%s has %d bytes, more than the %d that the kernel takes", p.Password, len(word), longestPassword)
 		}
@@ -133,7 +133,7 @@ func (s Side) Keep(ctx context.Context, report func(error)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(beat.Left(time.Second)):
+		case <-time.After(periodic.Left(time.Second)):
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/instance"
-	"github.com/floodwall/floodwall/internal/unixsocket"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // DefaultDir has the socket of the process for the instance with the default directory in the BPF file system.
@@ -73,7 +73,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	uid, _, err := unixsocket.Peer(conn)
+	uid, _, err := sockets.Peer(conn)
 	if owner := ownerOf(info); err == nil && uid != owner {
 		err = fmt.Errorf("user %d serves %s, whose owner is user %d", uid, filepath.Join(c.dir, Socket), owner)
 	}

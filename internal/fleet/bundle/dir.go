@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -128,14 +128,14 @@ func Write(dir string, m *Manifest, get func(File) ([]byte, error)) (err error) 
 			return fmt.Errorf("file %s is not the one of the manifest: %d bytes of SHA-256 %.12s, want %d of %.12s", f.Name, len(b), Sum(b), f.Size, f.Sum)
 		}
 		at := filepath.Join(to, filepath.FromSlash(f.Name))
-		if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o700), atomicfile.Create(at, b, 0o600)); err != nil {
+		if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o700), safefile.Create(at, b, 0o600)); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
 	if err := os.Rename(to, dir); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	if err := atomicfile.SyncDir(filepath.Dir(dir)); err != nil {
+	if err := safefile.SyncDir(filepath.Dir(dir)); err != nil {
 		os.RemoveAll(dir)
 		return fmt.Errorf("bundle: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Policy is the name of the policy in a bundle.
@@ -85,7 +85,7 @@ func (m *Manifest) Trial() time.Duration { return time.Duration(m.Confirm) * tim
 func (m *Manifest) For(node string) bool { return m.Stage == All || slices.Contains(m.Canary, node) }
 
 // name is a path of at most four names, none of which begins with a dot: so none leads out of the directory.
-var name = lazy.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){0,3}$`)
+var name = wording.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){0,3}$`)
 
 // check tells why a manifest is none.
 func (m *Manifest) check() error {

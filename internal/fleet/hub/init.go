@@ -18,8 +18,8 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // certLife is how long certificates of hubs hold.
@@ -159,7 +159,7 @@ func (a *authority) writeHub(dir string, p Peer, c Config, adminSeed []byte) err
 
 // writeNew writes a file that must not be there, for its owner only.
 func writeNew(path string, text []byte) error {
-	if err := atomicfile.Create(path, text, 0o600); err != nil {
+	if err := safefile.Create(path, text, 0o600); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	return nil

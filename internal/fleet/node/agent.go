@@ -15,9 +15,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Enforcer brings bans of other nodes to this host.
@@ -134,7 +134,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer a.conn.Close()
 	var due time.Time // when to look whom never to ban
-	tick := time.NewTimer(beat.Left(look))
+	tick := time.NewTimer(periodic.Left(look))
 	defer tick.Stop()
 	for {
 		if now := time.Now(); now.After(due) {
@@ -149,7 +149,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			tick.Reset(beat.Left(look))
+			tick.Reset(periodic.Left(look))
 			a.sweep()
 		case <-a.wake:
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // File is what a node knows of its fleet. It holds the node's key, so its file is for root only.
@@ -111,7 +111,7 @@ func (f *File) write(path string) error {
 
 // writeFile replaces a file in one step.
 func writeFile(path string, text []byte, mode fs.FileMode) error {
-	if err := atomicfile.Replace(path, text, mode); err != nil {
+	if err := safefile.Replace(path, text, mode); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
 	return nil

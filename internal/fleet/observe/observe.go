@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/talkers"
 	"github.com/floodwall/floodwall/internal/tap"
@@ -59,7 +59,7 @@ func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
 
 // count counts the sources of the samples of some seconds.
 func count(ctx context.Context, f *tap.Follower, length time.Duration) *talkers.Counter[netip.Prefix] {
-	ctx, cancel := context.WithTimeout(ctx, beat.Left(length))
+	ctx, cancel := context.WithTimeout(ctx, periodic.Left(length))
 	defer cancel()
 	sources := talkers.NewCounter[netip.Prefix](places)
 	for {

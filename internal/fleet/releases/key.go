@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // versionSuffix is of the file that has the last version that a key has signed: the hubs could hide it.
@@ -26,7 +26,7 @@ func NewKey(file string) (public string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
 	}
-	err = atomicfile.Create(file, append(seed, '\n'), 0o600)
+	err = safefile.Create(file, append(seed, '\n'), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return "", &Error{file + " is there already", "name another file: a key that is lost cannot sign again"}
 	}
@@ -78,7 +78,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 
 // note writes a version in one step.
 func note(file string, version uint64) error {
-	if err := atomicfile.Replace(file, fmt.Appendf(nil, "%d\n", version), 0o600); err != nil {
+	if err := safefile.Replace(file, fmt.Appendf(nil, "%d\n", version), 0o600); err != nil {
 		return fmt.Errorf("the version cannot be noted: %w", err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // kept is what a node remembers over restarts. It is on the disk before anything is done.
@@ -58,7 +58,7 @@ func (k kept) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Replace(filepath.Join(dir, keptFile), text, 0o600); err != nil {
+	if err := safefile.Replace(filepath.Join(dir, keptFile), text, 0o600); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
 	return nil

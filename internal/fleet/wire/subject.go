@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/fleet/merge"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Subjects of NATS.
@@ -62,7 +62,7 @@ func HubPermissions() Permissions {
 	return Permissions{[]string{"fw.>", "$JS.API.>"}, []string{"fw.>"}}
 }
 
-var nodeName = lazy.Regexp(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+var nodeName = wording.Regexp(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // CheckName tells why a node cannot have a name.
 func CheckName(name string) error {

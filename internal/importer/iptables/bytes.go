@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // ipHeader is the length of an IP header without options or extension headers.
@@ -146,7 +146,7 @@ func (u u32Test) headerLength(f saved.Family) bool {
 	return ok && f == saved.IPv4 && u.base == atIP && w.Bit == 4 && w.Width == 4 && len(u.values) == 1 && u.values[0] == saved.Span{First: 5, Last: 5}
 }
 
-var operation = lazy.Regexp(`^(&|>>|<<|@)\s*(0[xX][0-9a-fA-F]+|\d+)\s*`)
+var operation = wording.Regexp(`^(&|>>|<<|@)\s*(0[xX][0-9a-fA-F]+|\d+)\s*`)
 
 // parseU32 reads a test, which begins at the IP header (iptables-extensions(8), u32).
 func parseU32(text string) (u u32Test, ok bool) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Read reads a ruleset of nft, as JSON or as text.
@@ -31,7 +31,7 @@ func Read(ctx context.Context, rs *saved.Ruleset, rep *saved.Report, src saved.S
 
 // Devices that are tested by number (iif) must exist when a ruleset is loaded; tested by name (iifname) they need not,
 // and the policy knows no difference.
-var byNumber = lazy.Regexp(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
+var byNumber = wording.Regexp(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
 
 // nobody is the user that owns what is in the user namespace where nft runs (Debian's, and the kernel's overflowuid).
 const nobody = 65534
@@ -90,7 +90,7 @@ func confined() *syscall.SysProcAttr {
 	}
 }
 
-var nftMessage = lazy.Regexp(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
+var nftMessage = wording.Regexp(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
 
 // nftError is the first thing that nft says is wrong.
 func nftError(name, stderr string) error {

@@ -1,6 +1,7 @@
-// Package daemonlock is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
+// Package instance is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
 // ends with the process that took it, however that ends.
-package daemonlock
+
+package instance
 
 import (
 	"errors"
@@ -15,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/netns"
+	"github.com/floodwall/floodwall/internal/os/netns"
 )
 
 // DefaultDir has a file for each instance that has a daemon. Only root can write and open these: nobody else can take a lock,
@@ -30,7 +31,7 @@ type Lock struct {
 }
 
 // Of is the lock of an instance, by its directory.
-func Of(instance string) Lock { return Lock{DefaultDir, instance} }
+func LockOf(instance string) Lock { return Lock{DefaultDir, instance} }
 
 // HeldError says that another process has the lock.
 type HeldError struct{ Process int } // its number, 0 when that cannot be told

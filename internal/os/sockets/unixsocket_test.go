@@ -1,4 +1,4 @@
-package unixsocket
+package sockets
 
 import (
 	"errors"

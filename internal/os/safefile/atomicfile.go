@@ -1,9 +1,9 @@
-// Package atomicfile replaces files in one step: whenever the process or the machine stops, the disk has the whole of the old content or
+// Package safefile replaces files in one step: whenever the process or the machine stops, the disk has the whole of the old content or
 // the whole of the new one.
 //
 // google/renameio does less: it does not sync the directory, so that a loss of power after its return can bring the old content back, and
 // the temporary files of killed writers stay for ever.
-package atomicfile
+package safefile
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // prefix begins the name of a temporary file. A number follows.
 const prefix = ".floodwall-"
 
-var temporary = lazy.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
+var temporary = wording.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
 
 // ForeignError says that another user can have written a file, or what is in a directory.
 type ForeignError struct {

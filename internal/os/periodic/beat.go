@@ -1,5 +1,5 @@
-// Package beat has tasks that look again and again do so at the same times, so that a daemon at rest wakes once for all of them.
-package beat
+// Package periodic has tasks that look again and again do so at the same times, so that a daemon at rest wakes once for all of them.
+package periodic
 
 import "time"
 

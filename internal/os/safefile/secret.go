@@ -1,5 +1,6 @@
-// Package secret reads keys from files that nobody else may read.
-package secret
+// Package safefile reads keys from files that nobody else may read.
+
+package safefile
 
 import (
 	"errors"

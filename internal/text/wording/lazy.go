@@ -1,5 +1,6 @@
-// Package lazy makes values when they are first used, as most commands need few of those that a package has.
-package lazy
+// Package wording makes values when they are first used, as most commands need few of those that a package has.
+
+package wording
 
 import (
 	"regexp"

@@ -1,4 +1,4 @@
-package dirlock
+package safefile
 
 import (
 	"context"

@@ -1,5 +1,6 @@
-// Package recent shares an answer among those who ask the same at nearly the same time, and tells whether anything has changed since.
-package recent
+// Package periodic shares an answer among those who ask the same at nearly the same time, and tells whether anything has changed since.
+
+package periodic
 
 import (
 	"sync"

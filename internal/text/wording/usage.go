@@ -1,6 +1,7 @@
-// Package usage has the error for an argument or a flag that is not understood. Packages that read what a person wrote for a command
+// Package wording has the error for an argument or a flag that is not understood. Packages that read what a person wrote for a command
 // return it, and know no command.
-package usage
+
+package wording
 
 import "fmt"
 

@@ -1,5 +1,5 @@
-// Package unixsocket makes unix sockets of files, and says which process is at their other end.
-package unixsocket
+// Package sockets makes unix sockets of files, and says which process is at their other end.
+package sockets
 
 import (
 	"errors"

@@ -1,6 +1,7 @@
-// Package dirlock keeps processes apart that change a directory. The lock is on the directory itself, so that nothing is
+// Package safefile keeps processes apart that change a directory. The lock is on the directory itself, so that nothing is
 // left of it when that is removed.
-package dirlock
+
+package safefile
 
 import (
 	"context"

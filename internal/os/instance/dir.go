@@ -1,4 +1,4 @@
-package daemonlock
+package instance
 
 import (
 	"errors"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // TestNearest has words of other firewalls, swapped and missing letters, and words that are too far from all.
