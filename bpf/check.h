@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The built-in checks. internal/packet/check.go defines each; a test compares the two lists. */
+/* The built-in checks. internal/model/packet/check.go defines each; a test compares the two lists. */
 #pragma once
 
 #include "bits.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Maps an address to its class: a number that all addresses share that the policy cannot tell apart. One lookup is
- * enough, however many sets there are. internal/addrs builds the tables, and documents their layout.
+ * enough, however many sets there are. internal/model/addrs builds the tables, and documents their layout.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * DNS queries over UDP (RFC 1035). internal/packet/dns.go defines the fields and the order of the tests; this code does
+ * DNS queries over UDP (RFC 1035). internal/model/packet/dns.go defines the fields and the order of the tests; this code does
  * the same.
  */
 #pragma once

@@ -26,7 +26,7 @@ struct dynamic_info {
 	__u8 lengths[2][DYNAMIC_LENGTHS]; /* prefix length + 1, in the 128-bit form */
 	__u8 reserved[6];
 	__u64 absent
-		[2]; /* by family and a hash of the address (absent_bit of internal/addrs): bits that no address of the set has */
+		[2]; /* by family and a hash of the address (absent_bit of internal/model/addrs): bits that no address of the set has */
 };
 
 struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");

@@ -40,7 +40,7 @@ struct charged {
 };
 
 /*
- * struct packet is what generated code reads. The fields have the order of internal/packet/field.go. The results for
+ * struct packet is what generated code reads. The fields have the order of internal/model/packet/field.go. The results for
  * the addresses follow. A test compares the offsets with those of internal/xdp/layout.go.
  */
 struct packet {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The parsers. Each takes a cursor, checks the bounds first, writes its fields into the frame, advances the cursor, and returns
- * the type of the next header. internal/packet (Decode) defines these fields; tests compare both for every form of frame.
+ * the type of the next header. internal/model/packet (Decode) defines these fields; tests compare both for every form of frame.
  */
 #pragma once
 

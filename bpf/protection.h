@@ -26,7 +26,7 @@ enum {
 	PROTECT_LIMITS = 5,
 };
 
-/* The outcomes for a packet, each with a counter. internal/ir/protect.go. */
+/* The outcomes for a packet, each with a counter. internal/model/ir/protect.go. */
 enum syn_outcome {
 	SYN_ANSWERED,
 	SYN_LIMITED,

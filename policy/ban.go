@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 var banKeys = []key[Ban]{

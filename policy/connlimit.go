@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // MaxConnections is the largest number of connections that a limit counts: the kernel goes through those of a prefix when one begins.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // EssentialNames are the rules that `default: drop` has of its own, in the order in which they are asked. It has echo only where

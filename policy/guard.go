@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // amplifying are the types whose responses are many times as long as the query, and that no stub resolver asks for again

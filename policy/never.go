@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // dimension is a property of packets that several keys of a rule restrict. Where they leave nothing, or nothing of one

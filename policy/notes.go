@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // notes are the remarks on a policy without mistakes.

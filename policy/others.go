@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // CrowdSec is a local API of CrowdSec whose decisions are enforced. Files have absolute paths.

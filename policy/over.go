@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // maxLayers is how many limits a rule can have.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // Stdin is the name of a policy that was read from standard input. Relative names of files in it start at the working directory.

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // Policy is a policy file that was read without a mistake. Everything in it is resolved: sets that rules name exist,

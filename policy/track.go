@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // tracking reads the value of track.

@@ -11,7 +11,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // Upstream are the routers upstream that `floodwall bgp` has BGP sessions with, and what may be announced to them.

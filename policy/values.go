@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/yamltree"
+	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
 // text is the word that v is. It reports false after reporting that v is none.

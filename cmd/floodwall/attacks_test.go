@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // legitimate is what the clients send who are there all the time.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/geo/geotest"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/geotest"
 )
 
 // TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go.

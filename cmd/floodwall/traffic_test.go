@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/geotest"
 )
 
 // startUnitDaemon starts a daemon with the capabilities of its unit and no others. args are further ones of the command.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"
 )

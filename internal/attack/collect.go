@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/geo"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/talkers"
 )

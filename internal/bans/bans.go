@@ -10,7 +10,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // The offences that lead to a ban. A single packet over a limit may come from an honest client; the samples of a flood have many at once.

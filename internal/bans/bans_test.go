@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 var start = time.Unix(1000, 0)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

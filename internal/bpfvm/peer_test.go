@@ -12,7 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/peer"
 	"github.com/floodwall/floodwall/internal/bpfvm"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -1,6 +1,6 @@
 package compile_test
 
-import "github.com/floodwall/floodwall/internal/packet"
+import "github.com/floodwall/floodwall/internal/model/packet"
 
 // checkTests has for each check packets that fail it, and packets that are as near as can be and do not. Some of both
 // fail other checks, which are off.

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // TestCovered has pairs of rules, and whether the second is dropped since the first takes all its packets.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // TestLimitOnce sends packets of one source on the two ways through the program, as they come from the wire: those to one port are

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/policy"
 )
 

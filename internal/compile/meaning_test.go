@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -15,7 +15,7 @@ import (
 type meaning struct {
 	policy  *policy.Policy
 	members map[string][]netip.Prefix // of dynamic sets and of local, by name
-	rest    packet.CheckSet           // structural checks: they hold whatever the policy says (TestStructural of internal/ir)
+	rest    packet.CheckSet           // structural checks: they hold whatever the policy says (TestStructural of internal/model/ir)
 	pkt     *packet.Packet
 }
 

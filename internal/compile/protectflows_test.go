@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )

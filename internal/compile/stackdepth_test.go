@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )

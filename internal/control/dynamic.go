@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/protect"
 	"github.com/floodwall/floodwall/policy"

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/replica"
 	"github.com/floodwall/floodwall/internal/ruleset"

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // ErrChanged says that another policy runs than the one that was to be placed anew, or that one is on trial.

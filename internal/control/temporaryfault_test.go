@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // temporaryFaults is an instance in netfilter whose temporary rules are left half there.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // Intervals at which the daemon looks for lists that are due, and for copies and databases that have changed. Every feedAll it checks the

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // The addresses of the scene. Random sources are from the middle of the unicast space, so that no check finds them

@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/dispatch"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

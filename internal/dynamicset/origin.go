@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // Origin says who asked for a ban.

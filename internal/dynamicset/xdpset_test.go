@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // TestOwnersOfManyReasons has more different reasons than a set keeps: an entry then loses its reason, and not its owner, also when it

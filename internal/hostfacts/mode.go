@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/backend"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/policy"
 )
 

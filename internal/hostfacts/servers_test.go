@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // TestServersOf looks inside, at who would be asked: no server is left out for the sake of a second port.

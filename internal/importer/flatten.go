@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // flatten follows the base chains in the order in which a packet of one family meets them, and returns rules of which

@@ -8,7 +8,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // parts of a cond, in the order in which rules are joined.

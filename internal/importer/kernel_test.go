@@ -16,8 +16,8 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

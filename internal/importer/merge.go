@@ -4,7 +4,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // maxAligned bounds the table that aligns two lists, in cells.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // passage is a chain as far as it was followed.

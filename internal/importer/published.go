@@ -6,7 +6,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // A rule that translates destinations publishes a port: a packet has one destination when it comes in, and another when

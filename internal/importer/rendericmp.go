@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // messages writes ICMP messages. When they are most of the protocol's, it writes those that are not.

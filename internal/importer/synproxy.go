@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // A rule for SYNPROXY becomes a service whose SYNs are answered with cookies. The service decides about all packets to its ports that

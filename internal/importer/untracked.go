@@ -8,7 +8,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // untracked is what rules keep away from connection tracking, as far as the policy can say it.

@@ -2,7 +2,7 @@ package importer
 
 import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // reassembled is rules for packets of a family of which connection tracking has put the fragments together, before any

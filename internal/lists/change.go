@@ -4,10 +4,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/feed"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // Exchanged is a set that has another content.

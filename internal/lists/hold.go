@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/feed"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // A HeldError says that a set of a database stays as it is, since with its new content the policy could drop an operator, or what

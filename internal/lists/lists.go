@@ -1,5 +1,5 @@
-// Package lists knows the live sets of a policy: those whose content is a list that is fetched (internal/feed), or countries and
-// autonomous systems of a database (internal/geo), and is exchanged while the policy runs. In: the policy, the store of copies,
+// Package lists knows the live sets of a policy: those whose content is a list that is fetched (internal/sources/feed), or countries and
+// autonomous systems of a database (internal/sources/geo), and is exchanged while the policy runs. In: the policy, the store of copies,
 // and what this host cannot do without. Out: what each set is to hold (Settle, Content), what it was made of (Origin), and how all
 // of them stand (Status). internal/control puts it into the kernel.
 package lists
@@ -16,12 +16,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/feed"
-	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/policy"
 )
 

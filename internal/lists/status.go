@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // Status is how a live set stands.

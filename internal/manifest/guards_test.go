@@ -3,7 +3,7 @@ package manifest
 import (
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // TestNoEgress has a kernel without a place for what guards do about responses: their limits keep their numbers, which are

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // Limit is a limit of a rule.

@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/feed"
-	"github.com/floodwall/floodwall/internal/geo"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
 // Live is a set whose content is exchanged while the policy runs, and which content is in force.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 

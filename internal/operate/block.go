@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
 // Feeds is how the sets stand whose content is a list that is fetched, or is read from a database.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/feed"
-	"github.com/floodwall/floodwall/internal/geo"
+	"github.com/floodwall/floodwall/internal/model/cost"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/internal/tap"
 )
 

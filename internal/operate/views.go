@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/floodwall/floodwall/internal/geo"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/talkers"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
 )
 
 // onlyXDP is why netfilter cannot do what belongs to the DNS guard.

@@ -3,9 +3,9 @@ package plan
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/cost"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // freedom is how far rules may be moved behind the earliest stages that can serve them.

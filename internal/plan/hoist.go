@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
 )
 
 // Plan says at which stage each rule of a program runs.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/model/cost"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
 )
 
 // Costs are the predictions by which a plan was chosen.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // begin is the earliest stage that can serve rule i, whatever the other rules are, from the stage on that its placement or pl.From names.

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // minPrecision is the least time of one packet, in units of time, if times are rounded to whole units: the rate is then at most 1% too

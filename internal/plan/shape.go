@@ -3,10 +3,10 @@ package plan
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/cost"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // This file decides the cost of every packet at a stage of nftables: for the chains, which are written in this form, and for the cost

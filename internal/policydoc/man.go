@@ -6,7 +6,7 @@ import (
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/text/wording"
+	"github.com/floodwall/floodwall/test/geotest"
 )
 
 // targets are the columns of the tables.

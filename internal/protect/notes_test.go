@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // TestFlowMemory has services remember a million connections, and as many as they can, on a host with 8 GB.

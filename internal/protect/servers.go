@@ -7,7 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // What is announced for servers of which none has answered: the MSS of Ethernet, and the window scale of a kernel with its

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // networks is the number of prefixes that sources come from: 10.N.0.0/16 and 2001:db8:N::/48.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // Limit is how long a question may take.

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // List is who is spared at the moment at which it was made.

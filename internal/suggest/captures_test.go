@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/suggest/suggesttest"
 	"github.com/floodwall/floodwall/internal/testutil"

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // TestKeys compares each key that the search knows with ir.Eval of the rule that it is written as.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // kind tells attacks of different vectors apart before any search: packets of two kinds are never covered by one rule.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // The bounds of narrowing.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Sample is a packet that was seen, maybe not to its end.

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // MostAttack and MostGood bound the samples of an attack, and of legitimate traffic, that a search looks at.

@@ -1,7 +1,7 @@
 package talkers
 
 import (
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Fields are the fields whose values a View counts.

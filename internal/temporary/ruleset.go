@@ -5,8 +5,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // What a kernel 6.18 shows, shortened.

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bench/tools"
-	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // Calibration is the costs of this host, and a table of them.

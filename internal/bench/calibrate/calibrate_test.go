@@ -5,7 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // TestStageCost takes figures apart that were put together from known costs, and noise in every round but some.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // watcherName is what this program is called as a process that does what `floodwall daemon` does.

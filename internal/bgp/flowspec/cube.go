@@ -3,8 +3,8 @@ package flowspec
 import (
 	"math/bits"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // cube is all bytes of TCP flags whose bits of mask are those of value.

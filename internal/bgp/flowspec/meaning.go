@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // ErrUntestable says that a flow specification is well-formed, and asks for something that Floodwall cannot test.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // Route is a flow specification and what shall be done with its packets.

@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // addresses is the condition on the source and the destination of a rule.

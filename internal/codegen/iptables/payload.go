@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // withPayload are the ways to satisfy a rule that asks for payload: for each kind of packets, whose payload is in one place.

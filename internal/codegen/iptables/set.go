@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Entries are the entries that stand for a prefix, and the name of the ipset that they belong into, "" when no rule asks

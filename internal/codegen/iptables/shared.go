@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // searches reports whether lines look for texts. Each text takes a line, and each test before a text is asked again in its line.

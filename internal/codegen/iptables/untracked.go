@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 func (b *builder) hasUntracked() bool { return !b.pl.Program.Untracked.None() }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // DiffersForwarded reports whether a rule at filter differs for packets for this host and those on their way through: the kernel

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
@@ -21,7 +21,7 @@ type checkTests struct {
 // isSYN is the beginning of tests of SYNs.
 const isSYN = "tcp flags & (syn|ack) == syn "
 
-// checkTable are what internal/packet says of the checks, in tests of nft. nft reads the first header of a kind only, has no
+// checkTable are what internal/model/packet says of the checks, in tests of nft. nft reads the first header of a kind only, has no
 // arithmetic, cannot compare two fields, and no test of it holds when what it reads is not there.
 var checkTable = [packet.NumChecks]checkTests{
 	packet.Truncated: {

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // terms are the tests of protocol, header and fragment in a family. The destination port of packets of a direction is

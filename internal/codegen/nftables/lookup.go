@@ -8,11 +8,11 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/dispatch"
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/match"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // rules writes the rules of a chain, in their order. Where that spares a packet many of them, verdict maps select chains with

@@ -3,8 +3,8 @@ package nftables
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // untracked writes the chains that keep packets out of conntrack: those of a service by its port, which comes in from

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // valuesText writes a test of a value of a domain of a size: = or !=, whichever is shorter, with one value or a list.

@@ -1,7 +1,7 @@
 package xdp
 
 import (
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

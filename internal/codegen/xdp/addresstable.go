@@ -1,7 +1,7 @@
 package xdp
 
 import (
-	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -3,8 +3,8 @@ package xdp
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // maxDNSPorts is DNS_PORTS_MAX of bpf/dns.h.

@@ -4,7 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/codegen/xdp/emit"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -7,7 +7,7 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -3,7 +3,7 @@ package xdp
 import (
 	"math/bits"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // maskTest is a set of values that one mask tells from all others: v is in it when v&mask == value. What a policy says

@@ -3,7 +3,7 @@ package xdp
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // sourcesLast moves the tests of sources of essential rules into conditions, which are tested last. Few packets reach

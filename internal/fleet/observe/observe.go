@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/talkers"
 	"github.com/floodwall/floodwall/internal/tap"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/guest"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // conntrack reads the options of -m conntrack. Those of a connection's addresses and ports are of the packet that began

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // fragment reads -f, which is all fragments but the first.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // rateUnits are the times of a rate, by how they begin (libxt_limit.c).

@@ -8,7 +8,7 @@ import (
 	"math/big"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // raw is bits at a place: @th,64,32.

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // nftDefaultBurst is the burst of a limit in packets that says none (NFT_LIMIT_PKT_BURST_DEFAULT of net/netfilter/nft_limit.c).

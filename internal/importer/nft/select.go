@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // selector is what an expression of nft reads from a packet.

@@ -7,7 +7,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // element is the value of a set's element, which may be wrapped with a timeout or a comment.

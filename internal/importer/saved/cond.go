@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Cond is what a rule asks of a packet: all of it must hold. The zero cond holds for every packet.

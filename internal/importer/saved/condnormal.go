@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Possible brings c into the form in which equal conds are equal, for packets of one family: protocols that ports,

@@ -5,7 +5,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Implied is c with the protocol and family that other parts of it imply.

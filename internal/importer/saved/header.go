@@ -7,7 +7,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Word is a test of up to 32 bits that stand together in an IP header: bits from Bit on, of the number Width, have a value in Values.

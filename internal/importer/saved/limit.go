@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Limit is a rate that rules compare packets with: a token bucket, as that of xt_limit, xt_hashlimit and nft_limit in the

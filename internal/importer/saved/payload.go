@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Payload is a test of a packet's bytes: all of At are there and, unless Texts is empty, one of these; or with Not that is not so.

@@ -10,7 +10,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Entry is one entry of a set: addresses, ports, or both; what a set has not is zero.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Span is a range of values of a field, both ends included.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

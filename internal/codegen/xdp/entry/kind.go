@@ -3,8 +3,8 @@ package entry
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // family is an IP version, with the offsets of its header fields from the register base.

@@ -3,8 +3,8 @@ package entry
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

@@ -3,7 +3,7 @@ package entry
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 

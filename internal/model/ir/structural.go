@@ -1,0 +1,180 @@
+package ir
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// Structural is a check that a program needs whatever its policy says: without it, a packet could hide from a rule or from another
+// check what that asks for, while the receiver finds it.
+type Structural struct {
+	Check packet.Check
+	Why   string // the first rule that depends on it, and its key; else the first check
+}
+
+// The fields that lie behind IPv6 extension headers, and those of the L4 header. A packet that fails one of these checks has no
+// value of a field behind the place of the failure, though its receiver may find one:
+//   - truncated: the chain of IPv6 headers ends where the header says, and the kernel reads on when the payload length is
+//     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core). Of IPv4 the kernel drops such packets;
+//   - tiny-fragment: the header is spread over fragments (RFC 1858, RFC 3128): in IPv4 that of TCP, as any other fits the
+//     8 bytes of the shortest first fragment, in IPv6 any, behind extension headers;
+//   - ext-headers, ext-order: the chain goes on beyond the last header that is read, or has two fragment headers.
+var (
+	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified, packet.MSS}
+	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified, packet.MSS}
+)
+
+// restsOn are the checks that a test of a field depends on. v6 and tcp are whether the rule can match IPv6 and TCP.
+func restsOn(f packet.Field, v6, tcp bool) (set packet.CheckSet) {
+	behind, header := slices.Contains(behindChain, f), slices.Contains(l4Header, f)
+	if v6 && (behind || f == packet.Length) {
+		set = set.With(packet.Truncated)
+	}
+	if v6 && behind {
+		set = set.With(packet.ExtHeaders).With(packet.ExtOrder)
+	}
+	if v6 && behind && f != packet.Fragment || tcp && header {
+		set = set.With(packet.TinyFragment)
+	}
+	return set
+}
+
+// headerChecks are the checks that read the L4 header. A packet that hides the header evades them as it evades a rule.
+// Beside, nft and iptables drop by them some packets whose header is cut: `tcp option maxseg missing` holds for a header that is
+// not whole (net/netfilter/nft_exthdr.c, nft_tcp_header_pointer), and a test of TCP drops a packet that ends within the
+// header (net/netfilter/xt_tcpudp.c, tcp_mt).
+var headerChecks = []struct {
+	check   packet.Check
+	v6, tcp bool // it looks at packets of IPv6, of TCP
+}{
+	{packet.NDHopLimit, true, false},
+	{packet.TCPHeader, true, true},
+	{packet.TCPFlags, true, true},
+	{packet.PortZero, true, true},
+	{packet.UDPSourceZero, true, false},
+	{packet.TCPOptions, true, true},
+	{packet.SYNData, true, true},
+	{packet.SYNLowPort, true, true},
+	{packet.SYNNoMSS, true, true},
+	{packet.SYNWindowZero, true, true},
+	{packet.ACKZero, true, true},
+	{packet.UDPLength, true, false},
+	{packet.UDP6Checksum, true, false},
+	{packet.ReflectorSource, true, false},
+	{packet.ICMPLarge, true, false},
+}
+
+// Structural lists the checks that the meaning of the program's rules, its default and its other checks rests on, by their
+// number. A program that passes every packet needs none. Otherwise vlan-depth holds, as nothing sees a packet behind more
+// tags than are read. The others hold when a rule or a check asks for what they protect. Rules do not count when they and
+// the default pass all packets.
+func (p *Program) Structural() (list []Structural) {
+	if p.Checks == 0 && !p.refuses() {
+		return nil
+	}
+	needed := map[packet.Check]string{packet.VLANDepth: tooDeep}
+	need := func(set packet.CheckSet, why string) {
+		for c := range packet.NumChecks {
+			if set.Has(c) && needed[c] == "" {
+				needed[c] = why
+			}
+		}
+	}
+	if p.refuses() {
+		p.rulesRestOn(need)
+	}
+	for _, h := range headerChecks {
+		if p.Checks.Has(h.check) {
+			need(restsOn(packet.DPort, h.v6, h.tcp), fmt.Sprintf("check %s reads the L4 header", h.check))
+		}
+	}
+	for c := range packet.NumChecks {
+		if why, ok := needed[c]; ok {
+			list = append(list, Structural{c, why})
+		}
+	}
+	return list
+}
+
+// rulesRestOn names the checks that each rule depends on.
+func (p *Program) rulesRestOn(need func(set packet.CheckSet, why string)) {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		v6, tcp := p.matchesIPv6(r), r.matchesTCP()
+		for _, m := range r.Match {
+			need(restsOn(m.Field, v6, tcp), fmt.Sprintf("rule %q asks for %s", r.Name, m.Field))
+		}
+		if len(r.Payload) > 0 || len(r.Names) > 0 {
+			need(restsOn(packet.DPort, v6, tcp), fmt.Sprintf("rule %q asks for payload", r.Name))
+		}
+	}
+}
+
+// tooDeep is why vlan-depth holds.
+const tooDeep = "behind more tags no check, rule or default sees IP"
+
+// refuses reports whether some packet may not pass.
+func (p *Program) refuses() bool {
+	return p.Default != Pass || slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		return r.Verdict != Pass && !r.Observe || r.Protect > 0
+	})
+}
+
+// matchesIPv6 reports whether a rule's keys leave it IPv6 packets.
+func (p *Program) matchesIPv6(r *Rule) bool {
+	onlyIPv4 := func(m AddrMatch) bool {
+		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
+			static := p.Sets[i].Fixed()
+			return static == nil || static.Size() > len(static.V4())
+		})
+	}
+	return r.leaves(packet.Family, packet.FamilyIPv6, packet.FamilyIPv6) && !slices.ContainsFunc(r.Src, onlyIPv4) &&
+		!slices.ContainsFunc(r.Dst, onlyIPv4)
+}
+
+// matchesTCP reports whether a rule's keys leave it TCP packets, or those of which the ports are not seen.
+func (r *Rule) matchesTCP() bool {
+	const tcp = 6
+	for _, port := range []packet.Field{packet.DPort, packet.SPort} {
+		if !r.leaves(port, 0, packet.PortUDP-1) && !r.leaves(port, packet.PortNone, packet.PortNone) {
+			return false
+		}
+	}
+	return r.leaves(packet.Proto, tcp, tcp) && r.leaves(packet.ICMP, packet.ICMPNone, packet.ICMPNone)
+}
+
+// leaves reports whether a rule's test of a field, if it has one, leaves any of these values.
+func (r *Rule) leaves(f packet.Field, first, last uint32) bool {
+	i := slices.IndexFunc(r.Match, func(m Match) bool { return m.Field == f })
+	return i < 0 || slices.ContainsFunc(r.Match[i].Values, func(v Range) bool { return v.First <= last && first <= v.Last })
+}
+
+// StructuralText explains checks that hold though a policy does not switch them on: those with one reason together.
+func StructuralText(list []Structural) string {
+	var whys []string
+	names := map[string][]string{}
+	for _, s := range list {
+		if names[s.Why] == nil {
+			whys = append(whys, s.Why)
+		}
+		names[s.Why] = append(names[s.Why], s.Check.String())
+	}
+	var parts []string
+	for _, why := range whys {
+		parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(names[why], ", "), why))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// AsksTags says which rule asks for VLAN tags, "" when none does.
+func (p *Program) AsksTags() string {
+	for _, r := range p.Rules {
+		if slices.ContainsFunc(r.Match, func(m Match) bool { return m.Field == packet.VLAN }) {
+			return fmt.Sprintf("rule %q asks for them", r.Name)
+		}
+	}
+	return ""
+}

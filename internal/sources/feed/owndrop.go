@@ -1,0 +1,55 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// askTime is how long to ask by which rule this host drops an answer.
+const askTime = 10 * time.Second
+
+// ownDrop says that this host itself drops the answers of a server, or of the name server, that did not answer in time. It is "" when this is not
+// so, and when nobody knows. asked is the server.
+func (f *Fetcher) ownDrop(ctx context.Context, err error, asked netip.AddrPort) string {
+	var timeout net.Error
+	if f.Drops == nil || !errors.As(err, &timeout) || !timeout.Timeout() {
+		return ""
+	}
+	from, form := asked, "tcp %v > %v SA"
+	var names *net.DNSError
+	if errors.As(err, &names) {
+		from, _ = netip.ParseAddrPort(names.Server)
+		form = "udp %v > %v"
+	}
+	to, err := sourceFor(from)
+	if err != nil {
+		return ""
+	}
+	answer, err := packet.Parse(fmt.Sprintf(form, from, to))
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	defer cancel()
+	rule := f.Drops(ctx, answer)
+	if rule == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the policy that runs drops its answers by %s: a rule must pass packets such as %q", rule, answer)
+}
+
+// sourceFor is an address and port that this host sends from to a server. Nothing is sent.
+func sourceFor(server netip.AddrPort) (netip.AddrPort, error) {
+	c, err := net.Dial("udp", server.String())
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	defer c.Close()
+	return netip.ParseAddrPort(c.LocalAddr().String())
+}
