@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Conditions of rules beyond addresses and fields: names in DNS queries, payload, limits. Generated code calls
- * condition_holds() when all else matches. internal/codegen/xdp/condition.go fills the map.
+ * condition_holds() when all else matches. internal/compile/xdp/condition.go fills the map.
  */
 #pragma once
 

@@ -26,7 +26,7 @@ enum verdict {
 /* A decision is one number, as generated code returns it: a slot, and in the lowest byte the verdict and the flags. */
 #define DECISION(slot, verdict) ((slot) << 8 | (verdict))
 
-/* Actions beside the verdict. internal/codegen/xdp/action.go fills the map. */
+/* Actions beside the verdict. internal/compile/xdp/action.go fills the map. */
 struct action {
 	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
 	__u32 sample;     /* one in so many of the packets is handed to user space; 0: none */

@@ -21,7 +21,7 @@ enum {
 
 #define BROADCAST_WORD (1ULL << 49) /* beside an IPv4 address; words without are MAC addresses */
 
-/* What user space says of this host. internal/xdp/ends.go writes it, also while packets come. */
+/* What user space says of this host. internal/compile/image/ends.go writes it, also while packets come. */
 struct host_ends {
 	__u64 shown[SHOWN_MACS]; /* some of the MAC addresses, shifted by MAC_SHIFT */
 	__u8 marks[END_MARKS];   /* not 0: an own address or a broadcast address may end so */

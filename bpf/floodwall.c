@@ -3,7 +3,7 @@
  * The datapath: parse, check, classify the addresses, let the policy decide, count the reason, act.
  *
  * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
- * instructions that internal/codegen/xdp generates for it.
+ * instructions that internal/compile/xdp generates for it.
  */
 #include "act.h"
 #include "address.h"
@@ -52,7 +52,7 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 /* How many conditions the tables of rules ask for. A constant to the verifier. */
 const volatile __u32 table_conditions;
 
-/* Whether the condition that decide() has named holds. Removed where no table has conditions (internal/xdp/prune.go). */
+/* Whether the condition that decide() has named holds. Removed where no table has conditions (internal/compile/image/prune.go). */
 __noinline __u32 named_condition(struct xdp_md *ctx, struct packet *p)
 {
 	return p ? condition_holds(ctx, p, p->condition) : 0;
@@ -192,7 +192,7 @@ __noinline int general(struct xdp_md *ctx)
 	return act(ctx, &f.packet, decision);
 }
 
-/* What the entry does next. The values are also in internal/codegen/xdp/entry/generate.go. */
+/* What the entry does next. The values are also in internal/compile/xdp/entry/generate.go. */
 enum entry_answer {
 	ENTRY_COUNT,   /* count it and act: the frame carries no question, or one with SEEN_ACT */
 	ENTRY_DONE,    /* nothing more: the question is answered */
@@ -216,7 +216,7 @@ __noinline __u32 answer_in_entry(struct xdp_md *ctx, __u32 decision)
 const volatile bool entry_calls;
 
 /*
- * The placeholder for the entry, which internal/codegen/xdp/entry generates for each policy. The entry parses the
+ * The placeholder for the entry, which internal/compile/xdp/entry generates for each policy. The entry parses the
  * headers that the policy needs in usual frames, and decides them. Without an entry, general() decides all frames.
  */
 SEC("xdp")

@@ -73,7 +73,7 @@ struct {
 /* A bit for each bucket, in words of 64: see table(). */
 __u64 flow_filter[8] SEC(".data.flowbits");
 
-/* The number of buckets, a power of two, minus 1. At most 2^25 buckets (maxFlowBuckets of internal/codegen/xdp). Constant. */
+/* The number of buckets, a power of two, minus 1. At most 2^25 buckets (maxFlowBuckets of internal/compile/xdp). Constant. */
 const volatile __u32 flow_mask;
 
 /*

@@ -22,7 +22,7 @@
 
 /*
  * A byte for each TCP port: the number, from 1 on, of its protection if that uses METHOD_HOST, or else 0.
- * internal/codegen/xdp/protect.go fills the map.
+ * internal/compile/xdp/protect.go fills the map.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -23,7 +23,7 @@ enum connection {
 	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
 };
 
-/* Which methods the protections use, and whether conntrack can be asked. Constants, for internal/xdp/prune.go. */
+/* Which methods the protections use, and whether conntrack can be asked. Constants, for internal/compile/image/prune.go. */
 const volatile bool protect_listener;
 const volatile bool protect_router;
 const volatile bool ask_conntrack;

@@ -104,7 +104,7 @@ static __always_inline struct address cut(struct address a, struct address *mask
 
 /*
  * The hash of the prefixes of a packet: the bits from 40 on choose the bucket, the lower 24 are the tag. The
- * generated entry computes the same hash (internal/codegen/xdp/entry/limithash.go). A sender who found prefixes
+ * generated entry computes the same hash (internal/compile/xdp/entry/limithash.go). A sender who found prefixes
  * of one bucket could have debts forgiven with a few packets. But he does not know the keys. To learn them he
  * would have to see whose debt was forgiven, and he sees only if his own packets pass. The mixing, as in
  * MurmurHash3 but with secret factors, hides the structure of the sums: otherwise one collision would lead to

@@ -2,7 +2,7 @@
 /*
  * Sets of domain names. A name is in a set if it, or a domain above it, is listed. So the labels are hashed from the
  * last one on, and the table is searched after each label. The hash has a secret key, so nobody can construct two names
- * with the same hash. internal/codegen/xdp/names.go fills the table.
+ * with the same hash. internal/compile/xdp/names.go fills the table.
  */
 #pragma once
 

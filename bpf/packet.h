@@ -41,7 +41,7 @@ struct charged {
 
 /*
  * struct packet is what generated code reads. The fields have the order of internal/model/packet/field.go. The results for
- * the addresses follow. A test compares the offsets with those of internal/xdp/layout.go.
+ * the addresses follow. A test compares the offsets with those of internal/compile/image/layout.go.
  */
 struct packet {
 	__u32 proto;

@@ -2,7 +2,7 @@
 /*
  * Payload conditions of rules: bytes at fixed places, and patterns anywhere in the first bytes. All patterns are
  * searched for at once, the first time a rule asks for any: at each position a hash of four bytes leads, through a
- * table, to the patterns that may match there. internal/codegen/xdp/payload.go fills the maps.
+ * table, to the patterns that may match there. internal/compile/xdp/payload.go fills the maps.
  */
 #pragma once
 

@@ -37,7 +37,7 @@ enum syn_outcome {
 	NUM_OUTCOMES,
 };
 
-/* The configuration of a protection. internal/codegen/xdp/protect.go fills the map. */
+/* The configuration of a protection. internal/compile/xdp/protect.go fills the map. */
 struct protection {
 	__u32 method;
 	__u32 flags;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * TCP segments to a protected service, called by the generated entry. The entry has found that the frame is usual
- * (internal/codegen/xdp/entry), and the protection of its service. Most of a flood of ACKs is dropped with the data of
+ * (internal/compile/xdp/entry), and the protection of its service. Most of a flood of ACKs is dropped with the data of
  * the frame alone. All other segments go to protect(), without the parsers, the classes and the rules of general().
  */
 #pragma once
@@ -130,7 +130,7 @@ static __always_inline bool refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 p
 	return true;
 }
 
-/* The decision about such a segment. The values are also in internal/codegen/xdp/entry/protect.go. */
+/* The decision about such a segment. The values are also in internal/compile/xdp/entry/protect.go. */
 enum segment_outcome {
 	SEGMENT_OTHER, /* protect() is to decide */
 	SEGMENT_OPEN,  /* it passes: it is of an open connection */

@@ -16,7 +16,7 @@ enum {
 	GUARD_OBSERVE = 2, /* but what exceeds the limit is only counted */
 };
 
-/* The configuration of a guard. internal/codegen/xdp/guard.go fills this map and the next. */
+/* The configuration of a guard. internal/compile/xdp/guard.go fills this map and the next. */
 struct guard {
 	__u64 secrets[MAX_SECRETS][2];
 	__u32 num_secrets;

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 func compileCommand(e *env) *cobra.Command {

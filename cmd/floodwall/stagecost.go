@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // stageCost is what a packet has cost on this host that is dropped at a stage, rules aside.

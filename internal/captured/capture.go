@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Capture reads the samples of rules with `sample` of the policy that runs. When another policy is applied, it goes on with that one;
@@ -154,8 +154,8 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 		s, err := c.next(ctx)
 		switch {
 		case err == nil && (c.traffic || c.chosen[s.Slot]):
-			p := Packet{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ xdp.Protected).String(), c.device(s.Device)}
-			if s.Verdict&xdp.Protected != 0 {
+			p := Packet{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ image.Protected).String(), c.device(s.Device)}
+			if s.Verdict&image.Protected != 0 {
 				p.Verdict = Protected
 			}
 			return p, nil

@@ -7,10 +7,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // actionPolicy has rules with all that can be done beside the verdict, and some without between them.
@@ -60,7 +60,7 @@ func TestActions(t *testing.T) {
 			{"udp 198.51.100.7:1234 > 192.0.2.1:53 dns=TXT,www.example", 77, map[uint32]int{xdpTX: n / 4, xdpDrop: n - n/4}, true, 0},
 			{"tcp 198.51.100.7:1234 > 192.0.2.1:23 S", 300, map[uint32]int{xdpPass: n}, false, n / 5},
 			{"udp 198.51.100.7:1234 > 192.0.2.1:53 dns=ANY,www.example", 65, map[uint32]int{xdpTX: n / 2, xdpDrop: n / 2}, true, n / 3},
-			{"udp 198.51.100.7:1234 > 192.0.2.1:53 dns=MX,www.example", xdp.SlotDefault, map[uint32]int{xdpPass: n}, false, 0},
+			{"udp 198.51.100.7:1234 > 192.0.2.1:53 dns=MX,www.example", image.SlotDefault, map[uint32]int{xdpPass: n}, false, 0},
 		} {
 			frame := framesOf(t, test.line)[0].frame
 			lostBefore := lost(t, samples)

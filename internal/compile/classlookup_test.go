@@ -13,10 +13,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // lookups is how many addresses one packet asks for, in the payload of a UDP packet.
@@ -41,7 +41,7 @@ func askClasses(x *xdpgen.Program) {
 		asm.Add.Imm(asm.R7, 4),
 		asm.Add.Imm(asm.R9, 1),
 		asm.JLT.Imm(asm.R9, lookups, "next"),
-		asm.LoadImm(asm.R0, int64(xdp.Decision(xdp.SlotDefault, 0)), asm.DWord).WithSymbol("end"),
+		asm.LoadImm(asm.R0, int64(image.Decision(image.SlotDefault, 0)), asm.DWord).WithSymbol("end"),
 		asm.Return(),
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // cut reports whether the program for what leaves cuts a frame.
@@ -147,7 +147,7 @@ func TestVerifiedByTCP(t *testing.T) {
 		{"tcp [2001:db8::53]:53 > [2001:db8:1::7]:4000 A len=60", false},
 		{"tcp 192.0.2.53:53 > 198.51.100.7:4000 PA len=100 frag=later", false},
 	} {
-		forget(t, p.Map(xdp.Verified))
+		forget(t, p.Map(image.Verified))
 		frame := framesOf(t, test.segment)[0].frame
 		client := packet.Decode(frame).Dst.String()
 		if p.verified(t, query(client, "00"), 0) {
@@ -214,7 +214,7 @@ func TestVerifiedWrites(t *testing.T) {
 	p := loadGuard(t, guarding(ir.Guard{Verify: verifyFor}))
 	segment := framesOf(t, "tcp 192.0.2.53:53 > 198.51.100.7:4000 PA len=100")[0].frame
 	p.cut(t, segment)
-	m := p.Map(xdp.Verified)
+	m := p.Map(image.Verified)
 	var client [16]byte
 	var full uint32
 	if entries := m.Iterate(); !entries.Next(&client, &full) {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // elsewhere is where clients are.
@@ -219,8 +219,8 @@ func counted(t *testing.T, slot uint32) (n uint64) {
 
 // Slots of the programs of the tests here: a rule, then a guard.
 const (
-	slotVerified  = xdp.SlotRules
-	slotResponses = xdp.SlotRules + 1
+	slotVerified  = image.SlotRules
+	slotResponses = image.SlotRules + 1
 )
 
 // TestResponsesOnWire has a resolver answer clients: each network gets the burst, over IPv4 and IPv6, whole datagrams or

@@ -3,7 +3,7 @@ package compile_test
 import (
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/model/ir"

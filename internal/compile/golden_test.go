@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestGolden compares, for each archive under testdata, the notes and the program after the passes that its policy.yaml
@@ -158,7 +158,7 @@ rules: [{from: [$office, $bans], to: $office, then: drop}]
 	}
 }
 
-func countExits(im *xdp.Image) (n int) {
+func countExits(im *image.Image) (n int) {
 	for _, ins := range im.Decide {
 		if ins.OpCode == 0x95 { // BPF_JMP | BPF_EXIT
 			n++

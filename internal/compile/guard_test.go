@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // udp53 and tcp53 are values of packet.DPort.
@@ -53,7 +53,7 @@ func loadGuard(t testing.TB, program *ir.Program) *guarded {
 		t.Fatal(err)
 	}
 	testutil.RequireRoot(t)
-	return &guarded{(&subject{program: program}).load(t, x), xdp.SlotRules + uint32(len(program.Rules))}
+	return &guarded{(&subject{program: program}).load(t, x), image.SlotRules + uint32(len(program.Rules))}
 }
 
 // verified asks whether the client that sends a query is verified, at a time; 0 is now.

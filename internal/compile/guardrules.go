@@ -7,11 +7,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/model/ranges"
-	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -138,7 +138,7 @@ func readSecrets(path string) (secrets [][16]byte, err error) {
 		}
 		secrets = append(secrets, [16]byte(secret))
 	}
-	if len(secrets) > xdp.MaxSecrets {
+	if len(secrets) > image.MaxSecrets {
 		return nil, fmt.Errorf("%s: more than two cookie secrets: keep the present one and the one before", path)
 	}
 	return secrets, nil

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 var stagesOf = map[plan.Target][]plan.Stage{

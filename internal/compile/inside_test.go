@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

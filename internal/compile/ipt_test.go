@@ -10,9 +10,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	"github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestIptablesLists compares the lists of checks with what the decoder says: of all ports, and of the addresses at the

@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // onTwoCPUs calls fn on two CPUs at the same moment, and then after it on one of them, round by round for a second, or for
@@ -108,7 +108,7 @@ func (l *limited) counted(t *testing.T) (passed, over int) {
 	if err != nil {
 		t.Error(err)
 	}
-	return int(counters[xdp.SlotDefault].Packets), int(counters[xdp.SlotRules].Packets)
+	return int(counters[image.SlotDefault].Packets), int(counters[image.SlotRules].Packets)
 }
 
 // TestLimitBurst has two CPUs send more than the burst of a source that was not known before. A limit of so many packets

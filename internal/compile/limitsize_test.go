@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 var (
@@ -60,7 +60,7 @@ func limitBuckets(t *testing.T, limits ...ir.Limit) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x.Shapes[xdp.Limits].Entries
+	return x.Shapes[image.Limits].Entries
 }
 
 // TestLimitNotes checks that only limits which a flood could overflow are told of.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
 )

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/sources/geo"
-	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -69,7 +69,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		l.localSet() // no answer goes to an own address
 	}
 	l.structural(p.Off | p.Observed)
-	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {
+	if n := l.dynamicSets(); n > image.MaxDynamicSets {
 		errs = append(errs, l.tooMany(p, n))
 	}
 	if errs != nil {
@@ -172,7 +172,7 @@ func tooDynamic(p *policy.Policy) policy.Errors {
 // tooMany is the error for more dynamic sets than there can be, at the last of the policy's.
 func (l *lowering) tooMany(p *policy.Policy, n int) *policy.Error {
 	e := &policy.Error{
-		File: p.File, Msg: fmt.Sprintf("%d dynamic sets (own addresses included), at most %d can be used", n, xdp.MaxDynamicSets), Hint: "merge some",
+		File: p.File, Msg: fmt.Sprintf("%d dynamic sets (own addresses included), at most %d can be used", n, image.MaxDynamicSets), Hint: "merge some",
 	}
 	for _, s := range p.Sets {
 		if s.Dynamic != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 )

@@ -13,10 +13,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	"github.com/floodwall/floodwall/internal/codegen/netfilter"
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // rules are what a target has in the kernel.

@@ -1,9 +1,9 @@
 package compile
 
 import (
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // LimitNotes warns of limits that a target cannot keep as written: in XDP if a flood of random sources could fill the table, in netfilter

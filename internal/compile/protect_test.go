@@ -13,12 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // What a protection of the tests announces.
@@ -66,9 +66,9 @@ func shieldOf(t testing.TB, program *ir.Program) *shield {
 	}
 	s := &shield{Program: (&subject{program: program}).load(t, x), t: t, now: clock(t, unix.CLOCK_MONOTONIC)}
 	for i := range s.slots {
-		s.slots[i] = xdp.SlotRules + uint32(len(program.Rules)+i)
+		s.slots[i] = image.SlotRules + uint32(len(program.Rules)+i)
 	}
-	s.edit(xdp.SynKeys, func(keys []byte) { rand.Read(keys[:16]); rand.Read(keys[40:56]) })
+	s.edit(image.SynKeys, func(keys []byte) { rand.Read(keys[:16]); rand.Read(keys[40:56]) })
 	return s
 }
 
@@ -85,7 +85,7 @@ func (s *shield) edit(name string, change func(memory []byte)) {
 
 // rotate gives cookies a new key, as struct syn_keys of bpf/flow.h says it is done.
 func (s *shield) rotate() {
-	s.edit(xdp.SynKeys, func(keys []byte) {
+	s.edit(image.SynKeys, func(keys []byte) {
 		copy(keys[16:32], keys[:16])
 		binary.NativeEndian.PutUint64(keys[32:], uint64(s.now))
 		rand.Read(keys[:16])
@@ -139,8 +139,8 @@ func (s *shield) sendLine(format string, args ...any) (action uint32, answer []b
 func (s *shield) counted() (n [ir.NumOutcomes]uint64) {
 	s.t.Helper()
 	for i, slot := range s.slots {
-		var perCPU []xdp.Counter
-		if err := s.Map(xdp.Counters).Lookup(slot, &perCPU); err != nil {
+		var perCPU []image.Counter
+		if err := s.Map(image.Counters).Lookup(slot, &perCPU); err != nil {
 			s.t.Fatal(err)
 		}
 		for _, c := range perCPU {
@@ -194,7 +194,7 @@ func TestProtectRest(t *testing.T) {
 func TestProtectRefused(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	until := s.now + 10*time.Second
-	s.edit(xdp.ProtectionStates, func(state []byte) { binary.NativeEndian.PutUint64(state[8:], uint64(until)) })
+	s.edit(image.ProtectionStates, func(state []byte) { binary.NativeEndian.PutUint64(state[8:], uint64(until)) })
 	s.must(xdpPass, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
 	s.must(xdpPass, "asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
 	s.now = until

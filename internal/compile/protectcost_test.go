@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 )
 
 // BenchmarkProtect says what a packet of a flood costs in a protection that always answers, beside a program that drops

@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // mayNotAsk has no CPU ask the kernel any more about packets of no connection: only the entry refuses these then.
@@ -23,16 +23,16 @@ func (s *shield) mayNotAsk() {
 	for i := range next {
 		next[i] = math.MaxUint64
 	}
-	if err := s.Map("askers").Put(uint32(xdp.AskStranger), next); err != nil {
+	if err := s.Map("askers").Put(uint32(image.AskStranger), next); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // ruled is how many packets and bytes the rule has counted.
-func (s *shield) ruled() (sum xdp.Counter) {
+func (s *shield) ruled() (sum image.Counter) {
 	s.t.Helper()
-	var perCPU []xdp.Counter
-	if err := s.Map(xdp.Counters).Lookup(uint32(xdp.SlotRules), &perCPU); err != nil {
+	var perCPU []image.Counter
+	if err := s.Map(image.Counters).Lookup(uint32(image.SlotRules), &perCPU); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, c := range perCPU {
@@ -103,7 +103,7 @@ func TestEntrySegments(t *testing.T) {
 // TestEntryNotes has cookies come back from the wire when the note of them is old, or lost: without one the entry refuses what has no
 // flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
 func TestEntryNotes(t *testing.T) {
-	const ever = xdp.SentEver
+	const ever = image.SentEver
 	defer testutil.OnOneCPU(t)()
 	for _, r := range []route{routes[0], routes[3]} {
 		s := loadShield(t, protecting(always()))
@@ -120,7 +120,7 @@ func TestEntryNotes(t *testing.T) {
 			a := s.begin(r, linux, uint16(4000+i))
 			s.mayNotAsk()
 			forged := with(a, func(f *ack) { f.ack++ })
-			s.edit(xdp.CookiesSent, func(notes []byte) {
+			s.edit(image.CookiesSent, func(notes []byte) {
 				for i := range notes {
 					notes[i] = row.note
 				}
@@ -158,8 +158,8 @@ func TestEntryRests(t *testing.T) {
 			}
 			s.mayNotAsk()
 			s.now = clock(t, unix.CLOCK_MONOTONIC)
-			s.edit(xdp.ProtectionStates, func(states []byte) {
-				state := states[before*xdp.ProtectionStateSize:]
+			s.edit(image.ProtectionStates, func(states []byte) {
+				state := states[before*image.ProtectionStateSize:]
 				binary.NativeEndian.PutUint64(state[row.at:], uint64(s.now+row.for_))
 			})
 			counted := fmt.Sprint(ir.AckInvalid, " 1")

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestFlows has more connections than the table holds: those seen last stay, and those that go on.
@@ -69,7 +69,7 @@ func (s *shield) finish() {
 // restate gives all flows of one state another.
 func (s *shield) restate(from, to uint64) {
 	s.t.Helper()
-	s.edit(xdp.Flows, func(flows []byte) {
+	s.edit(image.Flows, func(flows []byte) {
 		for i := 0; i < len(flows); i += 8 {
 			word := binary.NativeEndian.Uint64(flows[i:])
 			if word>>24&7 == from {
@@ -120,7 +120,7 @@ func TestFlowsDisplaced(t *testing.T) {
 		s.must(xdpPass, "proved 1", "%s", s.begin(routes[3], linux, uint16(port)))
 		s.establish()
 		if port == lasting {
-			s.edit(xdp.Flows, func(flows []byte) {
+			s.edit(image.Flows, func(flows []byte) {
 				for i := 0; i < len(flows); i += 8 {
 					if word := binary.NativeEndian.Uint64(flows[i:]); word != 0 {
 						binary.NativeEndian.PutUint64(flows[i:], word|6<<24) // FLOW_LASTING of bpf/flow.h
@@ -204,7 +204,7 @@ func TestFlowsEnd(t *testing.T) {
 	p.Flows = 1
 	s := loadShield(t, protecting(p))
 	used := func() (n int) {
-		s.edit(xdp.FlowFilter, func(filter []byte) {
+		s.edit(image.FlowFilter, func(filter []byte) {
 			for _, b := range filter {
 				n += bits.OnesCount8(b)
 			}

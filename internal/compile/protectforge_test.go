@@ -11,13 +11,13 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // slotTime is how long a cookie is in its slot; it is valid for the next one, too.
-const slotTime = 1 << xdp.CookieSlot * time.Nanosecond
+const slotTime = 1 << image.CookieSlot * time.Nanosecond
 
 // An ack is what answers a SYN-ACK.
 type ack struct {

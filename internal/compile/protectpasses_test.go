@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestProtectVerifier loads large policies with as much protection as there can be, by each method and in both forms. In the
@@ -67,13 +67,13 @@ func TestUnprotected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, "askers"} {
+	for _, name := range []string{image.Protections, image.ProtectionStates, image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, "askers"} {
 		if spec.Maps[name] != nil {
 			t.Errorf("the program has the map %s", name)
 		}
 	}
 	for _, name := range []string{"protect", "flow_state", "make_syn_ack", "read_options"} {
-		if offsets, _ := spec.Programs[xdp.Program].Instructions.SymbolOffsets(); offsets[name] > 0 {
+		if offsets, _ := spec.Programs[image.Program].Instructions.SymbolOffsets(); offsets[name] > 0 {
 			t.Errorf("the program has the function %s", name)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestDynamicSets has sets that are filled after loading: alone, beside static ones, negated, on both sides, and the
@@ -70,7 +70,7 @@ func TestDynamicExpiry(t *testing.T) {
 	for _, x := range s.forms(t) {
 		testutil.RequireRoot(t)
 		p := s.load(t, x)
-		memory, release, err := p.Memory(xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy)
+		memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // What the verifier of Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth): the frames of a chain of calls, each
@@ -147,7 +147,7 @@ func TestStackDepth(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range xdp.Load().Programs {
+	for _, p := range image.Load().Programs {
 		for _, f := range stackFunctions(p.Instructions) {
 			if !seen[f.name] && !slices.Contains(leaves, f.name) {
 				t.Errorf("no program of these policies has the function %s", f.name)

@@ -14,14 +14,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -158,21 +158,21 @@ func slotOf(r ir.Reason) uint32 {
 	case ir.ReasonCheck:
 		return uint32(r.Index)
 	case ir.ReasonNotIP:
-		return xdp.SlotNotIP
+		return image.SlotNotIP
 	case ir.ReasonRule:
-		return xdp.SlotRules + uint32(r.Index)
+		return image.SlotRules + uint32(r.Index)
 	}
-	return xdp.SlotDefault
+	return image.SlotDefault
 }
 
 // reasonIn names what a counter stands for.
 func (s *subject) reasonIn(slot uint32) string {
-	switch rule := int(slot) - xdp.SlotRules; {
+	switch rule := int(slot) - image.SlotRules; {
 	case slot < uint32(packet.NumChecks):
 		return packet.Check(slot).String()
-	case slot == xdp.SlotNotIP:
+	case slot == image.SlotNotIP:
 		return "not-ip"
-	case slot == xdp.SlotDefault:
+	case slot == image.SlotDefault:
 		return "default"
 	case rule >= 0 && rule < len(s.program.Rules):
 		return s.program.Rules[rule].Name
@@ -241,20 +241,20 @@ func (s *subject) load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	if len(x.Dynamic) > 0 {
 		s.fill(t, x, p)
 	}
-	memory, release, err := p.Memory(xdp.HostEnds)
+	memory, release, err := p.Memory(image.HostEnds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if ends := memory[xdp.HostEnds]; ends != nil {
-		xdp.Ends{MACs: []net.HardwareAddr{packet.Destination()}}.Write(ends)
+	if ends := memory[image.HostEnds]; ends != nil {
+		image.Ends{MACs: []net.HardwareAddr{packet.Destination()}}.Write(ends)
 	}
 	return p
 }
 
 func (s *subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 	t.Helper()
-	memory, release, err := p.Memory(xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy)
+	memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
 	if err != nil {
 		t.Fatal(err)
 	}

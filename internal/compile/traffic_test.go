@@ -7,10 +7,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestTraffic has samples taken of all packets: of those that the entry passes and drops, of one that general() decides, of what is not IP,
@@ -46,11 +46,11 @@ daemon: {sample: 1/10}
 		verdict    uint8
 		action     uint32
 	}{
-		{"entry drops", "udp 198.51.100.7:1234 > 192.0.2.1:60 len=600", xdp.SlotRules, 1, xdpDrop},
-		{"general drops", `udp 198.51.100.7:1234 > 192.0.2.1:61 payload="evil"`, xdp.SlotRules + 1, 1, xdpDrop},
-		{"a rule with samples of its own", "icmp 198.51.100.7 > 192.0.2.1 echo-request", xdp.SlotRules + 2, 0, xdpPass},
-		{"default", "udp [2001:db8::1]:1234 > [2001:db8::2]:7", xdp.SlotDefault, 1, xdpDrop},
-		{"a segment to a protection", "tcp 198.51.100.7:1234 > 192.0.2.1:80 S", xdp.SlotRules + 3, xdp.Protected, xdpTX},
+		{"entry drops", "udp 198.51.100.7:1234 > 192.0.2.1:60 len=600", image.SlotRules, 1, xdpDrop},
+		{"general drops", `udp 198.51.100.7:1234 > 192.0.2.1:61 payload="evil"`, image.SlotRules + 1, 1, xdpDrop},
+		{"a rule with samples of its own", "icmp 198.51.100.7 > 192.0.2.1 echo-request", image.SlotRules + 2, 0, xdpPass},
+		{"default", "udp [2001:db8::1]:1234 > [2001:db8::2]:7", image.SlotDefault, 1, xdpDrop},
+		{"a segment to a protection", "tcp 198.51.100.7:1234 > 192.0.2.1:80 S", image.SlotRules + 3, image.Protected, xdpTX},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			frame := framesOf(t, test.line)[0].frame
@@ -96,7 +96,7 @@ func trafficSamples(t *testing.T, s *datapath.Samples, fn func(datapath.Sample))
 }
 
 // countersOf reads the counters of a program.
-func countersOf(t *testing.T, p *datapath.Program) []xdp.Counter {
+func countersOf(t *testing.T, p *datapath.Program) []image.Counter {
 	t.Helper()
 	list, err := p.Counters()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/testutil"

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // fillDynamic fills the new program's dynamic sets before it runs: with the entries of the sets of the same name, and with the host's own
@@ -41,12 +41,12 @@ func (l *loaded) fillDynamic(context.Context) error {
 
 // fillEnds says in the new program what this host has and answers to, where the program answers.
 func (l *loaded) fillEnds(context.Context) error {
-	memory, release, err := l.program.Memory(xdp.HostEnds)
+	memory, release, err := l.program.Memory(image.HostEnds)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return dynamicset.WriteEnds(memory[xdp.HostEnds], l.manifest.Devices)
+	return dynamicset.WriteEnds(memory[image.HostEnds], l.manifest.Devices)
 }
 
 // fillSet fills one of the sets, which are empty.

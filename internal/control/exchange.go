@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/generation"
@@ -15,7 +16,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Live lists the sets of the policy that runs whose content is exchanged; none when nothing runs.

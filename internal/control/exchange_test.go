@@ -17,14 +17,14 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	feedlists "github.com/floodwall/floodwall/internal/lists"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/test/geotest"
 )
 
@@ -233,7 +233,7 @@ func TestExchangeOfAll(t *testing.T) {
 			}
 			l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: control.Forever})
 			memory := map[string]ebpf.MapID{}
-			for _, name := range []string{xdp.Flows, xdp.SynKeys, xdp.Counters, xdp.Limits, xdp.Dynamic, xdp.Verified, xdp.Offences, xdp.Samples} {
+			for _, name := range []string{image.Flows, image.SynKeys, image.Counters, image.Limits, image.Dynamic, image.Verified, image.Offences, image.Samples} {
 				memory[name] = mapID(e, before.Generation, name)
 			}
 			for round, list := range []string{"9.9.9.2\n9.9.12.0/24\n", "9.9.9.1\n"}[:testutil.Scaled(1, 2)] {

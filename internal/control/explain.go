@@ -6,14 +6,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Explanation says what happens to a packet.
@@ -170,7 +170,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 		if err := e.protectedBy(g); err != nil {
 			return Explanation{}, err
 		}
-		if answer.Slot != xdp.SlotDefault || m.At.Stage == plan.StageXDP {
+		if answer.Slot != image.SlotDefault || m.At.Stage == plan.StageXDP {
 			e.Path = path(answer)
 			return e, nil
 		}

@@ -3,12 +3,12 @@ package control
 import (
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.

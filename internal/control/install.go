@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"slices"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // loaded is a generation whose program is in the kernel, on no device, and whose rules for netfilter are ready.
@@ -130,7 +130,7 @@ func (l *loaded) keepCounters(context.Context) error {
 	case counters == nil:
 		return nil // a new map of zeros
 	case l.outgrown():
-		counters = l.program.Map(xdp.Counters)
+		counters = l.program.Map(image.Counters)
 		if err := manifest.CarryCounters(l.running.counters, counters); err != nil {
 			return err
 		}

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	netfiltergen "github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 

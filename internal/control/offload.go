@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // A driver with receive VLAN offload removes the outermost tag from each frame and passes it in metadata, which XDP does not see: the frame

@@ -10,10 +10,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

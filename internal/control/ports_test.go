@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"golang.org/x/sys/unix"
 )

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )

@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // ProtectionStatus is how the protection of a service stands.
@@ -88,13 +88,13 @@ func (s *Status) reportProtections(g *generation.Generation) error {
 	if err != nil {
 		return err
 	}
-	now, states := coarse(), memory[xdp.ProtectionStates]
+	now, states := coarse(), memory[image.ProtectionStates]
 	for i, e := range g.Manifest.Protections {
 		p := ProtectionStatus{
 			Service: e.Service, Mode: e.Mode, Method: e.Method, Always: e.Always, Active: e.Always && !e.InKernel(),
 			MSS: e.MSS, WScale: e.WScale, Options: e.Options,
 		}
-		if state := states[min(i*xdp.ProtectionStateSize, len(states)):]; !e.InKernel() && len(state) >= xdp.ProtectionStateSize {
+		if state := states[min(i*image.ProtectionStateSize, len(states)):]; !e.InKernel() && len(state) >= image.ProtectionStateSize {
 			p.Flows = table
 			p.Left, p.Refused = until(state, now), until(state[8:], now)
 			p.Active = (e.Always || p.Left > 0) && p.Refused == 0
@@ -116,7 +116,7 @@ func protectionStates(g *generation.Generation) (memory map[string][]byte, t Flo
 	if g.Program == nil {
 		return nil, t, nil
 	}
-	if memory, err = g.Program.Memory(xdp.ProtectionStates); err != nil {
+	if memory, err = g.Program.Memory(image.ProtectionStates); err != nil {
 		return nil, t, err
 	}
 	flows, err := g.Program.Flows()

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Status is what runs, and what it has done.
@@ -216,10 +216,10 @@ func (s *Status) counters(ctx context.Context, l *generation.Live, g *generation
 	n := c.ByDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Bytes,
 		Uncounted: m.Uncounted()}
-	n = c.Slot(xdp.SlotNotIP)
+	n = c.Slot(image.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Bytes}
 	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
-		n = c.Slot(xdp.SlotReplies)
+		n = c.Slot(image.SlotReplies)
 		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes, Beside: true}
 	}
 	return nil

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // probes numbers the packets of gets.
@@ -254,7 +254,7 @@ func TestTemporaryClock(t *testing.T) {
 			err := l.ChangeTemporary(l.Context(), func([]manifest.Temporary) ([]manifest.Temporary, error) {
 				now := time.Now()
 				return []manifest.Temporary{{Name: "stepped", Owner: operate.ByHand, Rule: "{name: stepped, proto: udp, port: 1000, then: drop}",
-					Began: now, Until: now.Add(left - step).UTC(), Ends: xdp.Monotonic() + left}}, nil
+					Began: now, Until: now.Add(left - step).UTC(), Ends: image.Monotonic() + left}}, nil
 			})
 			if err != nil {
 				l.Fatal(err)

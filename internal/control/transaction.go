@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/rights"
 	"github.com/floodwall/floodwall/internal/statedir"
 )

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Carried has the counts of a generation from places that are gone, which its own counters lack: a rule that moves has another counter, and
@@ -94,7 +94,7 @@ func (c *Counts) Leaves(next *manifest.Manifest, was *Counts, first Seeds) Carri
 		from := c.Manifest.Rules[i]
 		f.Rules = append(f.Rules, c.Rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, next.CounterOf(i), r.Name)))
 	}
-	f.Default = c.ByDefault().minus(own(xdp.SlotDefault, c.Manifest.At.Stage, next.At.Stage, next.Ruleset().DefaultCounter()))
+	f.Default = c.ByDefault().minus(own(image.SlotDefault, c.Manifest.At.Stage, next.At.Stage, next.Ruleset().DefaultCounter()))
 	if next.Ruleset() == nil || c.Ruleset == nil {
 		return f
 	}

@@ -3,19 +3,19 @@ package counts
 import (
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Counts are what the places of a generation in the kernel have counted.
 type Counts struct {
 	Manifest *manifest.Manifest
 	Program  bool             // there is one in XDP
-	slots    []xdp.Counter    // its counters
+	slots    []image.Counter  // its counters
 	Ruleset  *ruleset.Ruleset // in netfilter, or nil
 	Named    map[string]Count // its counters
 	Carried  Carried
@@ -45,7 +45,7 @@ func (c *Counts) ReadSlots(state *datapath.State) error {
 		return err
 	}
 	defer counters.Close()
-	slots := uint32(xdp.SlotRules)
+	slots := uint32(image.SlotRules)
 	for _, u := range c.Manifest.UsedSlots() {
 		slots = max(slots, u.Slot+1)
 	}
@@ -107,7 +107,7 @@ func (c *Counts) ByDefault() Count {
 	n := c.Carried.Default
 	switch {
 	case c.Manifest.At.Stage == plan.StageXDP:
-		return n.plus(c.Slot(xdp.SlotDefault))
+		return n.plus(c.Slot(image.SlotDefault))
 	case c.Ruleset != nil:
 		return n.plus(c.Named[c.Ruleset.Default])
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/tap"
 )
 

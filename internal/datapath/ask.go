@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // questionSize is the size of struct question in bpf/explain.h.
@@ -79,7 +79,7 @@ func AskAt(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
 	if decision == unanswered {
 		return Answer{}, errors.New("asking the loaded program: it does not know the key of the question")
 	}
-	slot, verdict := xdp.SlotAndVerdict(decision)
+	slot, verdict := image.SlotAndVerdict(decision)
 	return Answer{slot, verdict, binary.NativeEndian.Uint32(options.DataOut[20:])&byEntry != 0}, nil
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // minCounters is the least size of the map of counters, in slots: space for policies to grow without a new map.
@@ -25,14 +25,14 @@ func countersSize(slots uint32) uint32 {
 const countersAtOnce = 256
 
 // ReadCounters returns the first n counters, each summed over all CPUs.
-func ReadCounters(m *ebpf.Map, n uint32) ([]xdp.Counter, error) {
+func ReadCounters(m *ebpf.Map, n uint32) ([]image.Counter, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, fmt.Errorf("reading counters: %w", err)
 	}
-	sums := make([]xdp.Counter, n)
+	sums := make([]image.Counter, n)
 	most := min(n, countersAtOnce)
-	slots, perCPU := make([]uint32, most), make([]xdp.Counter, int(most)*cpus)
+	slots, perCPU := make([]uint32, most), make([]image.Counter, int(most)*cpus)
 	var cursor ebpf.MapBatchCursor
 	for read := 0; read < len(sums); {
 		count := min(int(most), len(sums)-read)
@@ -51,7 +51,7 @@ func ReadCounters(m *ebpf.Map, n uint32) ([]xdp.Counter, error) {
 }
 
 // Counters returns the program's counters.
-func (p *Program) Counters() ([]xdp.Counter, error) {
-	m := p.collection.Maps[xdp.Counters]
+func (p *Program) Counters() ([]image.Counter, error) {
+	m := p.collection.Maps[image.Counters]
 	return ReadCounters(m, m.MaxEntries())
 }

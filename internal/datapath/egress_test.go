@@ -6,9 +6,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // The policies of the other tests of swaps and trials all have a guard, and what decides is asked of both hooks. Here are
@@ -181,7 +181,7 @@ func TestInherited(t *testing.T) {
 	}
 	defer first.Close()
 	client := [16]byte{15: 1}
-	if err := first.Map(xdp.Verified).Put(client, uint32(5)); err != nil {
+	if err := first.Map(image.Verified).Put(client, uint32(5)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Install(first, nil, in("fw0"), time.Time{}); err != nil {
@@ -198,12 +198,12 @@ func TestInherited(t *testing.T) {
 	}
 	defer second.Close()
 	var until uint32
-	if err := second.Map(xdp.Verified).Lookup(client, &until); err != nil || until != 5 {
+	if err := second.Map(image.Verified).Lookup(client, &until); err != nil || until != 5 {
 		t.Errorf("the client is verified until %d, %v, want 5", until, err)
 	}
 	const late = 1 << 30 // seconds of the clock
 	for i := range 9999 {
-		if err := second.Map(xdp.Verified).Put([16]byte{0: 9, 14: byte(i >> 8), 15: byte(i)}, uint32(late)); err != nil {
+		if err := second.Map(image.Verified).Put([16]byte{0: 9, 14: byte(i >> 8), 15: byte(i)}, uint32(late)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -215,7 +215,7 @@ func TestInherited(t *testing.T) {
 	if n, most, err := running[0].VerifiedClients(); err != nil || n != 9999 || most != 1<<16 {
 		t.Errorf("%d of %d clients are verified (error %v), want all but the one whose time is over", n, most, err)
 	}
-	if n := second.Map(xdp.Verified).MaxEntries(); n != 1<<16 {
+	if n := second.Map(image.Verified).MaxEntries(); n != 1<<16 {
 		t.Errorf("%d clients fit", n)
 	}
 	unloaded(t, s)

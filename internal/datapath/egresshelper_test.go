@@ -8,27 +8,27 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // guarding is an image that drops everything both ways: its rules what comes in, a guard's limit, which allows nothing,
 // what leaves from UDP port 53. Both count in the slot. It has a program for what XDP has passed, too, which is nothing.
-func guarding(slot uint32) *xdp.Image {
+func guarding(slot uint32) *image.Image {
 	const anyCost = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
 	im := always(slot, 1)
 	im.Egress, im.Ingress, im.Slots = true, true, slot+1
 	im.Constants["guarded"] = true
-	im.Shapes = map[string]xdp.Shape{
-		xdp.Guards:     {ValueSize: uint32(xdp.GuardSize), Entries: 1},
-		xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
-		xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: 1},
-		xdp.HostPorts:  {ValueSize: packet.PortUDP, Entries: 1},
+	im.Shapes = map[string]image.Shape{
+		image.Guards:     {ValueSize: uint32(image.GuardSize), Entries: 1},
+		image.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
+		image.LimitInfos: {ValueSize: image.LimitInfoSize, Entries: 1},
+		image.HostPorts:  {ValueSize: packet.PortUDP, Entries: 1},
 	}
 	im.Fill = func(memory map[string][]byte) error {
-		xdp.Put(memory[xdp.Guards], xdp.GuardRecord{Slot: slot, Flags: 1}) // it limits
-		memory[xdp.GuardPorts][packet.PortUDP+53] = 1
-		binary.NativeEndian.PutUint64(memory[xdp.LimitInfos], anyCost)
+		image.Put(memory[image.Guards], image.GuardRecord{Slot: slot, Flags: 1}) // it limits
+		memory[image.GuardPorts][packet.PortUDP+53] = 1
+		binary.NativeEndian.PutUint64(memory[image.LimitInfos], anyCost)
 		return nil
 	}
 	return im

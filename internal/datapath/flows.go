@@ -3,13 +3,13 @@ package datapath
 import (
 	"unsafe"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/flowtable"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Flows maps the program's table, until Close; nil when it protects nothing.
 func (p *Program) Flows() (*flowtable.Table, error) {
-	memory, release, err := p.Memory(xdp.Flows, xdp.FlowFilter, xdp.SynKeys)
+	memory, release, err := p.Memory(image.Flows, image.FlowFilter, image.SynKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +18,7 @@ func (p *Program) Flows() (*flowtable.Table, error) {
 
 // Flows maps the generation's table, until the generation is closed; nil when it protects nothing.
 func (g *Generation) Flows() (*flowtable.Table, error) {
-	memory, err := g.Memory(xdp.Flows, xdp.FlowFilter, xdp.SynKeys)
+	memory, err := g.Memory(image.Flows, image.FlowFilter, image.SynKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -26,12 +26,12 @@ func (g *Generation) Flows() (*flowtable.Table, error) {
 }
 
 func newFlows(memory map[string][]byte, release func()) *flowtable.Table {
-	table, keys := memory[xdp.Flows], memory[xdp.SynKeys]
+	table, keys := memory[image.Flows], memory[image.SynKeys]
 	if table == nil || keys == nil {
 		release()
 		return nil
 	}
-	return flowtable.New(wordsOf(table), wordsOf(memory[xdp.FlowFilter]), readKeys(keys).hash, release)
+	return flowtable.New(wordsOf(table), wordsOf(memory[image.FlowFilter]), readKeys(keys).hash, release)
 }
 
 // wordsOf is memory of a map as words.

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // anyConnection is one to the protected port, of either family.
@@ -93,13 +93,13 @@ func TestFlows(t *testing.T) {
 // which bits of a word these are.
 func seen(t *testing.T, p *datapath.Program, state flowtable.State, ago int) {
 	t.Helper()
-	memory, release, err := p.Memory(xdp.Flows)
+	memory, release, err := p.Memory(image.Flows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	at := (uint64(xdp.Monotonic().Seconds()) - uint64(ago)) & (1<<24 - 1)
-	words := memory[xdp.Flows]
+	at := (uint64(image.Monotonic().Seconds()) - uint64(ago)) & (1<<24 - 1)
+	words := memory[image.Flows]
 	for i := 0; i < len(words); i += 8 {
 		if word := binary.NativeEndian.Uint64(words[i:]); word != 0 {
 			binary.NativeEndian.PutUint64(words[i:], word>>27<<27|uint64(state)<<24|at)
@@ -212,9 +212,9 @@ func TestConnectionsStay(t *testing.T) {
 		if stays != (flows == 1000) {
 			t.Errorf("for %d flows, the connection is known: %v", flows, stays)
 		}
-		state := make([]byte, xdp.ProtectionStateSize)
+		state := make([]byte, image.ProtectionStateSize)
 		state[0] = 7
-		if err := old.Map(xdp.ProtectionStates).Put(uint32(0), state); err != nil {
+		if err := old.Map(image.ProtectionStates).Put(uint32(0), state); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.CarryStates(from.States, map[int]int{0: 0}); err != nil {
@@ -266,18 +266,18 @@ func TestCookiesExpected(t *testing.T) {
 // sent is the memory of the notes of cookies, until the test ends.
 func sent(t *testing.T, p *datapath.Program) []byte {
 	t.Helper()
-	memory, release, err := p.Memory(xdp.CookiesSent)
+	memory, release, err := p.Memory(image.CookiesSent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(release)
-	return memory[xdp.CookiesSent]
+	return memory[image.CookiesSent]
 }
 
 // keys are the words of struct syn_keys of bpf/flow.h.
-func keys(t *testing.T, p *datapath.Program) (k [xdp.SynKeysSize / 8]uint64) {
+func keys(t *testing.T, p *datapath.Program) (k [image.SynKeysSize / 8]uint64) {
 	t.Helper()
-	if err := p.Map(xdp.SynKeys).Lookup(uint32(0), &k); err != nil {
+	if err := p.Map(image.SynKeys).Lookup(uint32(0), &k); err != nil {
 		t.Fatal(err)
 	}
 	return k

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // foreignProgram is a program that another tool attached to a device, as far as the kernel tells.
@@ -62,7 +62,7 @@ func (p foreignProgram) cause() string {
 
 func (p foreignProgram) remedy(device string) string {
 	switch {
-	case p.link != 0 && (p.name == xdp.Program || p.name == trialProgram):
+	case p.link != 0 && (p.name == image.Program || p.name == trialProgram):
 		return "it is another instance of Floodwall: `floodwall --bpffs DIR unload` with its directory ends it"
 	case p.link != 0:
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+

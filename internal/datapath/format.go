@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // The state of an instance outlives the floodwall that made it. So the directory has its format in a name, and each
@@ -73,7 +73,7 @@ func (e *FormatError) Hint() string {
 const pinFormats = "formats"
 
 func writeFormats(dir string) error {
-	text, err := json.Marshal(xdp.Formats())
+	text, err := json.Marshal(image.Formats())
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (g *Generation) readFormats() error {
 func (g *Generation) Knows(names ...string) error {
 	for _, name := range names {
 		theirs := max(g.formats[name], 1)
-		if !xdp.Readable(name, theirs) {
-			return &FormatError{g.Number, name, theirs, xdp.Format(name)}
+		if !image.Readable(name, theirs) {
+			return &FormatError{g.Number, name, theirs, image.Format(name)}
 		}
 	}
 	return nil
@@ -104,8 +104,8 @@ func (g *Generation) Knows(names ...string) error {
 
 // shares returns a *FormatError unless a program of this version can take over a map of the generation.
 func (g *Generation) shares(name string) error {
-	if theirs := max(g.formats[name], 1); theirs != xdp.Format(name) {
-		return &FormatError{g.Number, name, theirs, xdp.Format(name)}
+	if theirs := max(g.formats[name], 1); theirs != image.Format(name) {
+		return &FormatError{g.Number, name, theirs, image.Format(name)}
 	}
 	return nil
 }

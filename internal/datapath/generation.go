@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Generation is a policy that runs on at least one device.
@@ -213,7 +213,7 @@ func (g *Generation) Close() {
 
 // Ask runs the generation's own program on a frame. key is the question key it was loaded with.
 func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
-	if err := g.Knows(xdp.Question); err != nil {
+	if err := g.Knows(image.Question); err != nil {
 		return Answer{}, err
 	}
 	return Ask(g.program, key, frame)
@@ -230,7 +230,7 @@ func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("map %s: %w", name, err)
 		}
-		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
+		shape := image.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
 		memory[name], err = mapMemory(m, shape.Size())
 		m.Close()
 		if err != nil {
@@ -268,14 +268,14 @@ func (s *State) mapOf(open func(*Generation) (*ebpf.Map, error)) (*ebpf.Map, err
 
 // Counters opens the map that the generation counts in.
 func (g *Generation) Counters() (*ebpf.Map, error) {
-	m, err := g.pinned(xdp.Counters)
+	m, err := g.pinned(image.Counters)
 	if err != nil {
 		return nil, fmt.Errorf("counters: %w", err)
 	}
 	return m, nil
 }
 
-func (g *Generation) verified() (*ebpf.Map, error) { return g.open(xdp.Verified) }
+func (g *Generation) verified() (*ebpf.Map, error) { return g.open(image.Verified) }
 
 // Unload detaches from all devices and removes the state. It returns ErrNotLoaded when there was none. The caller holds
 // the lock.

@@ -18,13 +18,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // A server whose port 80 is protected and whose port 81 is not, and clients at the other end of its cable.
@@ -36,7 +36,7 @@ const (
 
 // protecting is an image that answers every SYN to the protected port in a frame for fw0, where there is one, with a cookie, and passes all
 // else.
-func protecting(t *testing.T, flows int) *xdp.Image {
+func protecting(t *testing.T, flows int) *image.Image {
 	t.Helper()
 	protection := ir.Protection{Service: "web", Always: true, Flows: flows, Start: -1, Stop: -1,
 		Ports: []ir.Range{{First: guardedPort, Last: guardedPort}}}
@@ -339,8 +339,8 @@ func TestRefusedConnections(t *testing.T) {
 // stateOf is the struct protection_state of bpf/protect.h.
 func stateOf(t *testing.T, p *datapath.Program) []byte {
 	t.Helper()
-	state := make([]byte, xdp.ProtectionStateSize)
-	if err := p.Map(xdp.ProtectionStates).Lookup(uint32(0), &state); err != nil {
+	state := make([]byte, image.ProtectionStateSize)
+	if err := p.Map(image.ProtectionStates).Lookup(uint32(0), &state); err != nil {
 		t.Fatal(err)
 	}
 	return state

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Inherited are maps that a program takes over from the generation before. Each may be nil, for a new one.
@@ -27,8 +27,8 @@ type Inherited struct {
 // Inherited opens the maps, but for the counters, that the next generation goes on with.
 func (s *State) Inherited() (from Inherited, err error) {
 	for name, to := range map[string]**ebpf.Map{
-		xdp.Verified: &from.Verified, xdp.Flows: &from.Flows, xdp.FlowFilter: &from.FlowFilter, xdp.SynKeys: &from.SynKeys,
-		xdp.ProtectionStates: &from.States, xdp.CookiesSent: &from.CookiesSent,
+		image.Verified: &from.Verified, image.Flows: &from.Flows, image.FlowFilter: &from.FlowFilter, image.SynKeys: &from.SynKeys,
+		image.ProtectionStates: &from.States, image.CookiesSent: &from.CookiesSent,
 	} {
 		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); unlessForeign(err) != nil {
 			from.Close()
@@ -62,24 +62,24 @@ func (g *Generation) open(name string) (*ebpf.Map, error) {
 func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	kept := map[string]*ebpf.Map{}
 	if from.Counters != nil {
-		spec.Maps[xdp.Counters].MaxEntries = from.Counters.MaxEntries()
-		kept[xdp.Counters] = from.Counters
+		spec.Maps[image.Counters].MaxEntries = from.Counters.MaxEntries()
+		kept[image.Counters] = from.Counters
 	}
 	fits := func(name string, m *ebpf.Map) bool {
 		return m != nil && spec.Maps[name] != nil && spec.Maps[name].Compatible(m) == nil
 	}
-	if fits(xdp.Verified, from.Verified) {
-		kept[xdp.Verified] = from.Verified
+	if fits(image.Verified, from.Verified) {
+		kept[image.Verified] = from.Verified
 	}
-	if !fits(xdp.SynKeys, from.SynKeys) {
+	if !fits(image.SynKeys, from.SynKeys) {
 		return kept
 	}
-	kept[xdp.SynKeys] = from.SynKeys
-	if fits(xdp.CookiesSent, from.CookiesSent) {
-		kept[xdp.CookiesSent] = from.CookiesSent
+	kept[image.SynKeys] = from.SynKeys
+	if fits(image.CookiesSent, from.CookiesSent) {
+		kept[image.CookiesSent] = from.CookiesSent
 	}
-	if fits(xdp.Flows, from.Flows) && fits(xdp.FlowFilter, from.FlowFilter) {
-		kept[xdp.Flows], kept[xdp.FlowFilter] = from.Flows, from.FlowFilter
+	if fits(image.Flows, from.Flows) && fits(image.FlowFilter, from.FlowFilter) {
+		kept[image.Flows], kept[image.FlowFilter] = from.Flows, from.FlowFilter
 	}
 	return kept
 }
@@ -87,7 +87,7 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 // CarryStates copies the states of protections from the generation before. before maps their numbers in this program,
 // from 0 on, to those in that one; protections that it lacks begin anew.
 func (p *Program) CarryStates(from *ebpf.Map, before map[int]int) error {
-	to := p.Map(xdp.ProtectionStates)
+	to := p.Map(image.ProtectionStates)
 	if to == nil || from == nil || from.ValueSize() != to.ValueSize() {
 		return nil
 	}

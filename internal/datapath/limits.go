@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // LimitStatus is how a limit's table stands.
@@ -17,40 +17,40 @@ type LimitStatus struct {
 
 // Limits reads the tables of the program's limits, by their number; none when it has no limits.
 func (p *Program) Limits() ([]LimitStatus, error) {
-	memory, release, err := p.Memory(xdp.LimitInfos, xdp.Limits)
+	memory, release, err := p.Memory(image.LimitInfos, image.Limits)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return readLimits(memory, p.Map(xdp.Evictions))
+	return readLimits(memory, p.Map(image.Evictions))
 }
 
 // Limits reads the tables of the generation's limits, by their number; none when it has no limits.
 func (g *Generation) Limits() ([]LimitStatus, error) {
-	memory, err := g.Memory(xdp.LimitInfos, xdp.Limits)
-	if err != nil || memory[xdp.LimitInfos] == nil {
+	memory, err := g.Memory(image.LimitInfos, image.Limits)
+	if err != nil || memory[image.LimitInfos] == nil {
 		return nil, err
 	}
-	evictions, err := g.pinned(xdp.Evictions)
+	evictions, err := g.pinned(image.Evictions)
 	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", xdp.Evictions, err)
+		return nil, fmt.Errorf("map %s: %w", image.Evictions, err)
 	}
 	defer evictions.Close()
 	return readLimits(memory, evictions)
 }
 
 func readLimits(memory map[string][]byte, evictions *ebpf.Map) ([]LimitStatus, error) {
-	infos, tables := memory[xdp.LimitInfos], memory[xdp.Limits]
-	now := uint64(xdp.Monotonic())
+	infos, tables := memory[image.LimitInfos], memory[image.Limits]
+	now := uint64(image.Monotonic())
 	var out []LimitStatus
-	for number := range len(infos) / xdp.LimitInfoSize {
-		info, err := xdp.ReadLimitInfo(infos[number*xdp.LimitInfoSize:])
+	for number := range len(infos) / image.LimitInfoSize {
+		info, err := image.ReadLimitInfo(infos[number*image.LimitInfoSize:])
 		if err != nil {
 			return nil, fmt.Errorf("limit %d: %w", number, err)
 		}
-		s := LimitStatus{Capacity: xdp.LimitPerBucket * int(info.Mask+1)}
+		s := LimitStatus{Capacity: image.LimitPerBucket * int(info.Mask+1)}
 		for b := range int(info.Mask) + 1 {
-			s.Debts += info.Debts(tables[(int(info.Base)+b)*xdp.LimitBucketSize:], now)
+			s.Debts += info.Debts(tables[(int(info.Base)+b)*image.LimitBucketSize:], now)
 		}
 		var perCPU []uint64
 		if err := evictions.Lookup(uint32(number), &perCPU); err != nil {

@@ -9,42 +9,42 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // withLimits is an image that only has the maps of two limits: the first has a bucket, with a debt that is just paid, two
 // that are not, and one that was paid long ago; the second has two buckets: one with a debt, one whose words are from
 // before the time at which words wrap around.
-func withLimits(t *testing.T) *xdp.Image {
+func withLimits(t *testing.T) *image.Image {
 	im := returning(
-		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.LimitInfos),
-		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Limits),
-		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Evictions),
-		asm.LoadImm(asm.R0, int64(xdp.Decision(70, 1)), asm.DWord),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(image.LimitInfos),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(image.Limits),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(image.Evictions),
+		asm.LoadImm(asm.R0, int64(image.Decision(70, 1)), asm.DWord),
 	)
-	im.Shapes = map[string]xdp.Shape{
-		xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: 2},
-		xdp.Limits:     {ValueSize: xdp.LimitBucketSize, Entries: 3},
-		xdp.Evictions:  {ValueSize: 8, Entries: 2},
+	im.Shapes = map[string]image.Shape{
+		image.LimitInfos: {ValueSize: image.LimitInfoSize, Entries: 2},
+		image.Limits:     {ValueSize: image.LimitBucketSize, Entries: 3},
+		image.Evictions:  {ValueSize: 8, Entries: 2},
 	}
 	im.Fill = func(memory map[string][]byte) error {
-		fast := xdp.LimitInfo{Left: 4, Fresh: uint64(time.Second)}
-		slow := xdp.LimitInfo{Right: 10, Fresh: uint64(time.Second), Base: 1, Mask: 1}
-		writeBucket(t, memory[xdp.Limits], &fast, 0, -time.Millisecond, 15*time.Second, 16*time.Second, -30*time.Second)
-		writeBucket(t, memory[xdp.Limits][64:], &slow, 0, time.Hour)
-		writeBucket(t, memory[xdp.Limits][128:], &slow, time.Hour, time.Minute)
-		if err := fast.Marshal(memory[xdp.LimitInfos]); err != nil {
+		fast := image.LimitInfo{Left: 4, Fresh: uint64(time.Second)}
+		slow := image.LimitInfo{Right: 10, Fresh: uint64(time.Second), Base: 1, Mask: 1}
+		writeBucket(t, memory[image.Limits], &fast, 0, -time.Millisecond, 15*time.Second, 16*time.Second, -30*time.Second)
+		writeBucket(t, memory[image.Limits][64:], &slow, 0, time.Hour)
+		writeBucket(t, memory[image.Limits][128:], &slow, time.Hour, time.Minute)
+		if err := fast.Marshal(memory[image.LimitInfos]); err != nil {
 			return err
 		}
-		return slow.Marshal(memory[xdp.LimitInfos][xdp.LimitInfoSize:])
+		return slow.Marshal(memory[image.LimitInfos][image.LimitInfoSize:])
 	}
 	return im
 }
 
 // writeBucket writes debts that are paid so long from now into a bucket that was swept some time ago.
-func writeBucket(t *testing.T, bucket []byte, l *xdp.LimitInfo, swept time.Duration, debts ...time.Duration) {
+func writeBucket(t *testing.T, bucket []byte, l *image.LimitInfo, swept time.Duration, debts ...time.Duration) {
 	t.Helper()
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -55,7 +55,7 @@ func writeBucket(t *testing.T, bucket []byte, l *xdp.LimitInfo, swept time.Durat
 		word := uint64(i+1)<<40 | l.Units(uint64(now+debt))&(1<<40-1)
 		binary.NativeEndian.PutUint64(bucket[8*(i+1):], word)
 	}
-	binary.NativeEndian.PutUint64(bucket[8*xdp.LimitSlots:], uint64(now-swept))
+	binary.NativeEndian.PutUint64(bucket[8*image.LimitSlots:], uint64(now-swept))
 }
 
 // TestLimits reads the tables of limits of a program, and of a generation that runs.
@@ -87,7 +87,7 @@ func TestLimits(t *testing.T) {
 func evict(t *testing.T, p *datapath.Program) {
 	t.Helper()
 	var perCPU []uint64
-	m := p.Map(xdp.Evictions)
+	m := p.Map(image.Evictions)
 	if err := m.Lookup(uint32(1), &perCPU); err != nil {
 		t.Fatal(err)
 	}

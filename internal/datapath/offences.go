@@ -11,7 +11,7 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // ErrNoOffences says that no limit of a generation bans.
@@ -32,7 +32,7 @@ type Offences struct {
 
 // Offences reads offences from now on. It returns ErrNoOffences if no limit bans.
 func (g *Generation) Offences() (*Offences, error) {
-	m, err := g.pinned(xdp.Offences)
+	m, err := g.pinned(image.Offences)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNoOffences
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Program is an image in the kernel, attached or not.
@@ -21,12 +21,12 @@ type Program struct {
 }
 
 // Load loads an image and fills its maps. counters is the map to count in, or nil for a new one. Nothing is attached.
-func Load(im *xdp.Image, counters *ebpf.Map) (*Program, error) {
+func Load(im *image.Image, counters *ebpf.Map) (*Program, error) {
 	return LoadAfter(im, Inherited{Counters: counters})
 }
 
 // LoadAfter is Load for a program that goes on with maps of the generation before.
-func LoadAfter(im *xdp.Image, from Inherited) (*Program, error) {
+func LoadAfter(im *image.Image, from Inherited) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
 		return nil, err
@@ -35,16 +35,16 @@ func LoadAfter(im *xdp.Image, from Inherited) (*Program, error) {
 }
 
 // load loads a spec of the image.
-func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
-	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
+func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
+	spec.Maps[image.Counters].MaxEntries = countersSize(im.Slots)
 	kept := from.replacements(spec)
 	p, err := loadFilled(im, spec, kept)
 	if err != nil {
 		return nil, err
 	}
-	if kept[xdp.SynKeys] == nil {
+	if kept[image.SynKeys] == nil {
 		err = p.initKeys()
-	} else if kept[xdp.CookiesSent] == nil {
+	} else if kept[image.CookiesSent] == nil {
 		err = p.expectCookies()
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, e
 
 // loadFilled loads a spec of the image that goes on with the kept maps, and writes the image's content to all others. It does both at once:
 // the kernel takes a tenth of a second to verify the program, and so does a long list to be written.
-func loadFilled(im *xdp.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (*Program, error) {
+func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (*Program, error) {
 	fresh, err := newMaps(im, spec, kept)
 	defer closeMaps(fresh) // the program has descriptors of its own
 	if err != nil {
@@ -81,7 +81,7 @@ func loadFilled(im *xdp.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.
 }
 
 // newMaps makes the maps of a spec that have content by the image, but for those that are kept. They have to be closed even if it fails.
-func newMaps(im *xdp.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (map[string]*ebpf.Map, error) {
+func newMaps(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (map[string]*ebpf.Map, error) {
 	fresh := map[string]*ebpf.Map{}
 	for name := range im.Shapes {
 		m := spec.Maps[name]
@@ -114,7 +114,7 @@ func explainLoad(err error) error {
 }
 
 // fill writes the image's content to maps. What would be written to those that are kept is lost.
-func fill(im *xdp.Image, fresh, kept map[string]*ebpf.Map) error {
+func fill(im *image.Image, fresh, kept map[string]*ebpf.Map) error {
 	memory, release, err := memoryOf(fresh)
 	if err != nil {
 		return err
@@ -131,12 +131,12 @@ func fill(im *xdp.Image, fresh, kept map[string]*ebpf.Map) error {
 
 // initKeys draws the keys of cookies and of flows, when the program has any.
 func (p *Program) initKeys() error {
-	memory, release, err := p.Memory(xdp.SynKeys)
+	memory, release, err := p.Memory(image.SynKeys)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if keys := memory[xdp.SynKeys]; keys != nil {
+	if keys := memory[image.SynKeys]; keys != nil {
 		initKeys(keys)
 	}
 	return nil
@@ -145,14 +145,14 @@ func (p *Program) initKeys() error {
 // expectCookies marks cookies as sent to every connection: another program has sent them without a record in this map.
 // The marks expire as others do.
 func (p *Program) expectCookies() error {
-	memory, release, err := p.Memory(xdp.CookiesSent)
+	memory, release, err := p.Memory(image.CookiesSent)
 	if err != nil {
 		return err
 	}
 	defer release()
-	note := sentNote(xdp.Monotonic())
-	for i := range memory[xdp.CookiesSent] {
-		memory[xdp.CookiesSent][i] = note
+	note := sentNote(image.Monotonic())
+	for i := range memory[image.CookiesSent] {
+		memory[image.CookiesSent][i] = note
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func memoryOf(arrays map[string]*ebpf.Map) (memory map[string][]byte, release fu
 		}
 	}
 	for name, m := range arrays {
-		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
+		shape := image.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
 		if memory[name], err = mapMemory(m, shape.Size()); err != nil {
 			delete(memory, name)
 			release()
@@ -205,7 +205,7 @@ func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
 func unmap(memory []byte) { unix.Munmap(memory[:cap(memory)]) }
 
 // Native is the program for drivers that run XDP themselves.
-func (p *Program) Native() *ebpf.Program { return p.collection.Programs[xdp.Program] }
+func (p *Program) Native() *ebpf.Program { return p.collection.Programs[image.Program] }
 
 // Linear is the same program for generic mode, where the kernel puts each frame in one piece. It is loaded when first
 // asked for.
@@ -214,7 +214,7 @@ func (p *Program) Linear() (*ebpf.Program, error) {
 		return p.linear, nil
 	}
 	spec := p.spec.Copy()
-	xdp.Linear(spec)
+	image.Linear(spec)
 	for _, m := range spec.Maps {
 		m.Contents = nil
 	}
@@ -223,7 +223,7 @@ func (p *Program) Linear() (*ebpf.Program, error) {
 		return nil, explainLoad(err)
 	}
 	defer collection.Close()
-	p.linear = collection.DetachProgram(xdp.Program)
+	p.linear = collection.DetachProgram(image.Program)
 	return p.linear, nil
 }
 

@@ -11,46 +11,46 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 const questionKey = 0x5eed
 
 // returning is an image whose rules are these instructions. They find the packet in r6, and go to "none" without one.
-func returning(insns ...asm.Instruction) *xdp.Image {
+func returning(insns ...asm.Instruction) *image.Image {
 	body := append(asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R2),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.JEq.Imm(asm.R6, 0, "none"),
 	}, insns...)
-	return &xdp.Image{
+	return &image.Image{
 		Decide: append(body, asm.Return().WithSymbol("none")),
 		Constants: map[string]any{
 			"question_key":     uint64(questionKey),
-			"default_decision": xdp.Decision(xdp.SlotDefault, 1),
+			"default_decision": image.Decision(image.SlotDefault, 1),
 		},
-		Slots: xdp.SlotRules,
+		Slots: image.SlotRules,
 		Fill:  func(map[string][]byte) error { return nil },
 	}
 }
 
 // always is an image whose rules always give the decision.
-func always(slot uint32, verdict uint8) *xdp.Image {
-	return returning(asm.LoadImm(asm.R0, int64(xdp.Decision(slot, verdict)), asm.DWord))
+func always(slot uint32, verdict uint8) *image.Image {
+	return returning(asm.LoadImm(asm.R0, int64(image.Decision(slot, verdict)), asm.DWord))
 }
 
-func load(t testing.TB, im *xdp.Image) *datapath.Program {
+func load(t testing.TB, im *image.Image) *datapath.Program {
 	t.Helper()
 	testutil.RequireRoot(t)
 	return loadInside(t, im)
 }
 
 // loadInside is load for tests that are Inside, where the user is not root.
-func loadInside(t testing.TB, im *xdp.Image) *datapath.Program {
+func loadInside(t testing.TB, im *image.Image) *datapath.Program {
 	t.Helper()
 	p, err := datapath.Load(im, nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestFields(t *testing.T) {
 	for f := range packet.NumFields {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
-			p := load(t, showing(xdp.FieldOffset(f)))
+			p := load(t, showing(image.FieldOffset(f)))
 			for _, b := range frames {
 				checkShown(t, p, b, func(decoded packet.Packet) uint32 { return decoded.Value[f] })
 			}
@@ -122,7 +122,7 @@ func place(frame, part []byte) uint32 {
 func memberOffset(t *testing.T, name string) int16 {
 	t.Helper()
 	var s *btf.Struct
-	if err := xdp.Load().Types.TypeByName("packet", &s); err != nil {
+	if err := image.Load().Types.TypeByName("packet", &s); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range s.Members {
@@ -136,7 +136,7 @@ func memberOffset(t *testing.T, name string) int16 {
 
 // showing is an image whose rules return the word at an offset of struct packet as a slot, with the verdict reject, which
 // nothing else gives. The MSS is read, and all that goes to a UDP port may be a DNS message.
-func showing(offset int16) *xdp.Image {
+func showing(offset int16) *image.Image {
 	im := returning(
 		asm.LoadMem(asm.R0, asm.R6, offset, asm.Word),
 		asm.LSh.Imm(asm.R0, 8),
@@ -169,8 +169,8 @@ func checkShown(t *testing.T, p *datapath.Program, b []byte, shown func(packet.P
 	}
 	decoded := packet.Decode(b)
 	want := map[packet.Kind]datapath.Answer{
-		packet.NotIP:     {Slot: xdp.SlotNotIP},
-		packet.Malformed: {Slot: xdp.SlotDefault, Verdict: uint8(ir.Drop)},
+		packet.NotIP:     {Slot: image.SlotNotIP},
+		packet.Malformed: {Slot: image.SlotDefault, Verdict: uint8(ir.Drop)},
 		packet.IP:        {Slot: shown(decoded), Verdict: uint8(ir.Reject)},
 	}[decoded.Kind]
 	if got != want {
@@ -207,10 +207,10 @@ func TestAsk(t *testing.T) {
 	p := load(t, im)
 	for line, want := range map[string]datapath.Answer{
 		syn:              {Slot: 70, Verdict: 1},
-		arp:              {Slot: xdp.SlotNotIP},
-		cut:              {Slot: xdp.SlotDefault, Verdict: 1},
+		arp:              {Slot: image.SlotNotIP},
+		cut:              {Slot: image.SlotDefault, Verdict: 1},
 		syn + " ttl=0":   {Slot: uint32(packet.TTLZero), Verdict: 1},
-		syn + " cut=14":  {Slot: xdp.SlotDefault, Verdict: 1},
+		syn + " cut=14":  {Slot: image.SlotDefault, Verdict: 1},
 		syn + " len=900": {Slot: 70, Verdict: 1},
 	} {
 		if got, err := p.Ask(frame(t, line)); err != nil || got != want {
@@ -242,15 +242,15 @@ func TestAskWithoutKey(t *testing.T) {
 }
 
 // counters are the slots that have counted something.
-func counters(t testing.TB, p *datapath.Program) map[int]xdp.Counter {
+func counters(t testing.TB, p *datapath.Program) map[int]image.Counter {
 	t.Helper()
 	all, err := p.Counters()
 	if err != nil {
 		t.Fatal(err)
 	}
-	counted := map[int]xdp.Counter{}
+	counted := map[int]image.Counter{}
 	for slot, c := range all {
-		if c != (xdp.Counter{}) {
+		if c != (image.Counter{}) {
 			counted[slot] = c
 		}
 	}
@@ -289,8 +289,8 @@ func TestCounters(t *testing.T) {
 			{syn + " ttl=0", int(packet.TTLZero), xdpDrop},
 			{syn + " ttl=0 smac=01:00:00:00:00:01", int(packet.SourceMAC), xdpDrop},
 			{"arp smac=01:00:00:00:00:01", int(packet.SourceMAC), xdpDrop},
-			{arp, xdp.SlotNotIP, xdpPass},
-			{cut, xdp.SlotDefault, xdpDrop},
+			{arp, image.SlotNotIP, xdpPass},
+			{cut, image.SlotDefault, xdpDrop},
 		} {
 			before, b := counters(t, p), frame(t, test.line)
 			for range 3 {
@@ -299,7 +299,7 @@ func TestCounters(t *testing.T) {
 				}
 			}
 			want := before
-			want[test.slot] = xdp.Counter{
+			want[test.slot] = image.Counter{
 				Packets: before[test.slot].Packets + 3,
 				Bytes:   before[test.slot].Bytes + 3*uint64(len(b)),
 			}
@@ -312,16 +312,16 @@ func TestCounters(t *testing.T) {
 
 // TestSharedCounters loads a program that goes on with the counters of another.
 func TestSharedCounters(t *testing.T) {
-	first := load(t, always(xdp.SlotRules, 1))
+	first := load(t, always(image.SlotRules, 1))
 	run(t, first.Native(), frame(t, syn))
-	second, err := datapath.Load(always(xdp.SlotRules, 1), first.Map(xdp.Counters))
+	second, err := datapath.Load(always(image.SlotRules, 1), first.Map(image.Counters))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Close()
 	run(t, second.Native(), frame(t, syn))
 	for _, p := range []*datapath.Program{first, second} {
-		if got := counters(t, p)[xdp.SlotRules].Packets; got != 2 {
+		if got := counters(t, p)[image.SlotRules].Packets; got != 2 {
 			t.Errorf("%d packets counted, want 2", got)
 		}
 	}
@@ -340,11 +340,11 @@ func TestCountersFit(t *testing.T) {
 
 // TestMemory checks that Fill gets zeroed memory of the maps' sizes, that it stays, and that Memory finds it again.
 func TestMemory(t *testing.T) {
-	im := always(xdp.SlotRules, 1)
-	im.Shapes = map[string]xdp.Shape{xdp.Lines4: {ValueSize: 64, Entries: 3}, "extra": {ValueSize: 6, Entries: 1000}}
+	im := always(image.SlotRules, 1)
+	im.Shapes = map[string]image.Shape{image.Lines4: {ValueSize: 64, Entries: 3}, "extra": {ValueSize: 6, Entries: 1000}}
 	im.Fill = func(memory map[string][]byte) error {
-		if len(memory[xdp.Lines4]) != 192 || len(memory["extra"]) != 8000 || len(memory) != 2 {
-			return fmt.Errorf("%d and %d bytes in %d maps", len(memory[xdp.Lines4]), len(memory["extra"]), len(memory))
+		if len(memory[image.Lines4]) != 192 || len(memory["extra"]) != 8000 || len(memory) != 2 {
+			return fmt.Errorf("%d and %d bytes in %d maps", len(memory[image.Lines4]), len(memory["extra"]), len(memory))
 		}
 		for i, b := range memory["extra"] {
 			if b != 0 {
@@ -371,7 +371,7 @@ func TestLoadErrors(t *testing.T) {
 	unknown.Constants["nonesuch"] = true
 	failing.Fill = func(map[string][]byte) error { return fs.ErrInvalid }
 	for name, test := range map[string]struct {
-		im   *xdp.Image
+		im   *image.Image
 		want string
 	}{
 		"unknown constant":   {unknown, "constant nonesuch: "},

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // ErrNotSettled is returned by Renew if the generation neither runs on all devices nor is the previous one, or during a
@@ -21,14 +21,14 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 // lasting are the maps that a program shares with its replacement in the same generation: all that packets, limits,
 // bans and readers write. All other maps are made from the policy and its lists.
 var lasting = []string{
-	xdp.Counters, xdp.Limits, xdp.Evictions, xdp.Dynamic, xdp.DynamicInfo, xdp.DynamicTexts, xdp.DynamicWhy, xdp.Verified,
-	xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, xdp.ProtectionStates, xdp.HostEnds, xdp.Offences, xdp.Samples, xdp.Samplers,
-	xdp.Traffic, xdp.TrafficSamplers,
+	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.Verified,
+	image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates, image.HostEnds, image.Offences, image.Samples, image.Samplers,
+	image.Traffic, image.TrafficSamplers,
 }
 
 // LoadRenewal loads an image of the same policy with other lists, which takes over all that the generation has
 // collected. Constants that describe the layout of these maps must equal those of the generation.
-func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
+func (g *Generation) LoadRenewal(im *image.Image) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 			continue
 		}
 		m, err := g.open(name)
-		if err == nil && m == nil && name != xdp.Counters {
+		if err == nil && m == nil && name != image.Counters {
 			continue // no rule led to it: a temporary rule that is new does, and it begins empty
 		}
 		if err == nil && m == nil {
@@ -61,7 +61,7 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 			return nil, err
 		}
 		kept[name] = m
-		if name == xdp.Counters {
+		if name == image.Counters {
 			spec.Maps[name].MaxEntries = m.MaxEntries()
 		}
 	}
@@ -69,7 +69,7 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 }
 
 // isLimitTable reports whether a map has what limits have counted.
-func isLimitTable(name string) bool { return name == xdp.Limits || name == xdp.Evictions }
+func isLimitTable(name string) bool { return name == image.Limits || name == image.Evictions }
 
 // renewalPrefix begins the name of the directory of what is to take the place of a generation's program.
 const renewalPrefix = "renewal-"

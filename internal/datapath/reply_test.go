@@ -13,9 +13,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/miekg/dns"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 const (
@@ -24,21 +24,21 @@ const (
 )
 
 // truncating is an image that answers all packets as if they were DNS queries.
-func truncating() *xdp.Image {
-	im := always(xdp.SlotRules, truncate)
+func truncating() *image.Image {
+	im := always(image.SlotRules, truncate)
 	im.Constants["answers"] = true
 	return reachedBy(im, serverMAC)
 }
 
 // reachedBy is an image of a host that has these Ethernet addresses: to others it sends no answer.
-func reachedBy(im *xdp.Image, macs ...net.HardwareAddr) *xdp.Image {
+func reachedBy(im *image.Image, macs ...net.HardwareAddr) *image.Image {
 	fill := im.Fill
 	if im.Shapes == nil {
-		im.Shapes = map[string]xdp.Shape{}
+		im.Shapes = map[string]image.Shape{}
 	}
-	im.Shapes[xdp.HostEnds] = xdp.Shape{ValueSize: xdp.HostEndsSize, Entries: 1}
+	im.Shapes[image.HostEnds] = image.Shape{ValueSize: image.HostEndsSize, Entries: 1}
 	im.Fill = func(memory map[string][]byte) error {
-		xdp.Ends{MACs: macs}.Write(memory[xdp.HostEnds])
+		image.Ends{MACs: macs}.Write(memory[image.HostEnds])
 		if fill == nil {
 			return nil
 		}
@@ -348,13 +348,13 @@ func TestNoReply(t *testing.T) {
 		if action, _ := through(t, p, b); action == xdpTX {
 			t.Errorf("%s: answered", name)
 		}
-		if after := counters(t, p); after[xdp.SlotReplies] != before[xdp.SlotReplies] {
+		if after := counters(t, p); after[image.SlotReplies] != before[image.SlotReplies] {
 			t.Errorf("%s: counted as answered", name)
 		}
 	}
 	for _, b := range [][]byte{options.frame(t), extended, large.frame(t)} {
-		before := counters(t, p)[xdp.SlotRules].Packets
-		if action, _ := through(t, p, b); action != xdpDrop || counters(t, p)[xdp.SlotRules].Packets != before+1 {
+		before := counters(t, p)[image.SlotRules].Packets
+		if action, _ := through(t, p, b); action != xdpDrop || counters(t, p)[image.SlotRules].Packets != before+1 {
 			t.Errorf("XDP action %d, counters %v", action, counters(t, p))
 		}
 	}

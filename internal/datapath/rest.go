@@ -5,22 +5,22 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Rest has some protections of the generation, by their numbers, answer no more SYNs for a time. Cookies on their way
 // remain good. It reports whether any of them has answered of late, so that there may be some.
 func (g *Generation) Rest(numbers []int, length time.Duration) (answered bool, err error) {
-	memory, err := g.Memory(xdp.ProtectionStates)
+	memory, err := g.Memory(image.ProtectionStates)
 	if err != nil {
 		return false, err
 	}
-	states, now := memory[xdp.ProtectionStates], uint64(xdp.Monotonic())
+	states, now := memory[image.ProtectionStates], uint64(image.Monotonic())
 	for _, n := range numbers {
-		if (n+1)*xdp.ProtectionStateSize > len(states) {
+		if (n+1)*image.ProtectionStateSize > len(states) {
 			continue
 		}
-		state := states[n*xdp.ProtectionStateSize:]
+		state := states[n*image.ProtectionStateSize:]
 		activeUntil, refusedUntil := wordAt(state, 0), wordAt(state, 8)
 		answered = answered || atomic.LoadUint64(activeUntil) > now
 		atomic.StoreUint64(refusedUntil, now+uint64(length))

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Errors of samples.
@@ -51,14 +51,14 @@ type Samples struct {
 
 // Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
 func (g *Generation) Sampled() (map[uint32]uint32, error) {
-	memory, err := g.Memory(xdp.Actions)
+	memory, err := g.Memory(image.Actions)
 	if err != nil {
 		return nil, err
 	}
 	oneIn := map[uint32]uint32{}
-	const sample = int(unsafe.Offsetof(xdp.ActionRecord{}.Sample))
-	for slot := range len(memory[xdp.Actions]) / xdp.ActionSize {
-		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][xdp.ActionSize*slot+sample:]); n > 0 {
+	const sample = int(unsafe.Offsetof(image.ActionRecord{}.Sample))
+	for slot := range len(memory[image.Actions]) / image.ActionSize {
+		if n := binary.NativeEndian.Uint32(memory[image.Actions][image.ActionSize*slot+sample:]); n > 0 {
 			oneIn[uint32(slot)] = n
 		}
 	}
@@ -79,7 +79,7 @@ func (g *Generation) Samples() (*Samples, error) {
 		}
 		return nil, err
 	}
-	s, err := readSamples(g.pinned, xdp.Samples, xdp.Samplers, ErrNoSamples)
+	s, err := readSamples(g.pinned, image.Samples, image.Samplers, ErrNoSamples)
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -90,18 +90,18 @@ func (g *Generation) Samples() (*Samples, error) {
 
 // Samples begins to read what rules of a loaded program hand out, as Generation.Samples does.
 func (p *Program) Samples() (*Samples, error) {
-	return readSamples(p.clone, xdp.Samples, xdp.Samplers, ErrNoSamples)
+	return readSamples(p.clone, image.Samples, image.Samplers, ErrNoSamples)
 }
 
 // Traffic begins to read the samples that are taken of all packets from now on. It returns ErrNoTraffic when none are. They are for one
 // reader: the daemon, of which an instance has one.
 func (g *Generation) Traffic() (*Samples, error) {
-	return readSamples(g.pinned, xdp.Traffic, xdp.TrafficSamplers, ErrNoTraffic)
+	return readSamples(g.pinned, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
 }
 
 // Traffic begins to read the samples of a loaded program, as Generation.Traffic does.
 func (p *Program) Traffic() (*Samples, error) {
-	return readSamples(p.clone, xdp.Traffic, xdp.TrafficSamplers, ErrNoTraffic)
+	return readSamples(p.clone, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
 }
 
 // clone opens a map of the program once more. It returns os.ErrNotExist when there is none.
@@ -135,7 +135,7 @@ func readSamples(open func(name string) (*ebpf.Map, error), name, samplers strin
 
 // begin notes the present as the time from which on samples count.
 func (s *Samples) begin() error {
-	s.opened = uint64(xdp.Monotonic())
+	s.opened = uint64(image.Monotonic())
 	s.boot = time.Now().Add(-time.Duration(s.opened))
 	lost, err := s.Lost()
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-const ruleSlot = xdp.SlotRules + 3
+const ruleSlot = image.SlotRules + 3
 
 // acting is an image that gives all packets a verdict, and whose slot has an entry in the map of actions.
-func acting(verdict uint8, slip, sample uint32) *xdp.Image {
-	im := always(ruleSlot, verdict|xdp.Special)
+func acting(verdict uint8, slip, sample uint32) *image.Image {
+	im := always(ruleSlot, verdict|image.Special)
 	im.Slots = ruleSlot + 1
 	im.Constants["answers"] = verdict == truncate
 	im.Constants["specials"] = true
 	im.Constants["sampling"] = sample > 0
-	im.Shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: uint32(xdp.ActionSize), Entries: ruleSlot + 1}}
+	im.Shapes = map[string]image.Shape{image.Actions: {ValueSize: uint32(image.ActionSize), Entries: ruleSlot + 1}}
 	im.Fill = func(memory map[string][]byte) error {
-		xdp.Put(memory[xdp.Actions][xdp.ActionSize*ruleSlot:], xdp.ActionRecord{Slip: slip, Sample: sample})
+		image.Put(memory[image.Actions][image.ActionSize*ruleSlot:], image.ActionRecord{Slip: slip, Sample: sample})
 		return nil
 	}
 	return im
@@ -47,7 +47,7 @@ func TestSlip(t *testing.T) {
 	p := load(t, reachedBy(acting(truncate, 3, 0), serverMAC))
 	b := query{msg: ask("www.example.", 1)}.frame(t)
 	const n = 10_000
-	var replies xdp.Counter
+	var replies image.Counter
 	for range n {
 		action, out := through(t, p, b)
 		switch action {
@@ -61,7 +61,7 @@ func TestSlip(t *testing.T) {
 	}
 	within(t, replies.Packets, n, 3)
 	counted := counters(t, p)
-	if all := (xdp.Counter{Packets: n, Bytes: n * uint64(len(b))}); counted[ruleSlot] != all || counted[xdp.SlotReplies] != replies {
+	if all := (image.Counter{Packets: n, Bytes: n * uint64(len(b))}); counted[ruleSlot] != all || counted[image.SlotReplies] != replies {
 		t.Errorf("counted %v, want %v queries and %v replies", counted, all, replies)
 	}
 }
@@ -239,18 +239,18 @@ func TestSamplesUnread(t *testing.T) {
 
 // TestNoSamples has no ring where no rule hands out samples.
 func TestNoSamples(t *testing.T) {
-	for name, im := range map[string]*xdp.Image{"plain": always(ruleSlot, 1), "slip": acting(truncate, 2, 0)} {
+	for name, im := range map[string]*image.Image{"plain": always(ruleSlot, 1), "slip": acting(truncate, 2, 0)} {
 		p := load(t, im)
 		if _, err := p.Samples(); !errors.Is(err, datapath.ErrNoSamples) {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, m := range []string{xdp.Samples, xdp.Samplers} {
+		for _, m := range []string{image.Samples, image.Samplers} {
 			if p.Map(m) != nil {
 				t.Errorf("%s: there is a map %s", name, m)
 			}
 		}
 	}
-	if load(t, always(ruleSlot, 1)).Map(xdp.Actions) != nil {
+	if load(t, always(ruleSlot, 1)).Map(image.Actions) != nil {
 		t.Errorf("there is a map of actions where no rule has one")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // A generation can have two more programs, at the tc hook (TCX): one for what enters the devices behind XDP, when it
@@ -23,8 +23,8 @@ import (
 // The sides of the tc hook stand among the modes. Nothing is attached in such a mode alone. Each is also the name of its
 // program, and in the state directory that of the directory of its links, which go by the numbers of the devices.
 const (
-	entering Mode = xdp.Ingress
-	leaving  Mode = xdp.Egress
+	entering Mode = image.Ingress
+	leaving  Mode = image.Egress
 )
 
 var sides = []Mode{entering, leaving}

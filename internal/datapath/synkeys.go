@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // synKeys is struct syn_keys of bpf/flow.h.
@@ -27,10 +27,10 @@ const (
 )
 
 // cookieLife is how long a cookie can be valid: its time slot and the next.
-const cookieLife = 2 * time.Duration(1<<xdp.CookieSlot)
+const cookieLife = 2 * time.Duration(1<<image.CookieSlot)
 
 // sentNote is what note_cookie() of bpf/cookie.h notes at a time of CLOCK_MONOTONIC.
-func sentNote(now time.Duration) byte { return xdp.SentEver | byte(now>>xdp.CookieSlot) }
+func sentNote(now time.Duration) byte { return image.SentEver | byte(now>>image.CookieSlot) }
 
 func readKeys(memory []byte) (k synKeys) {
 	w := wordsOf(memory)
@@ -54,7 +54,7 @@ func initKeys(memory []byte) {
 // the previous key when it is written, and whoever sees the new time finds it there.
 func rotateKeys(memory []byte) bool {
 	w, k := wordsOf(memory), readKeys(memory)
-	now := xdp.Monotonic()
+	now := image.Monotonic()
 	if now < time.Duration(k.rotated)+cookieLife {
 		return false
 	}
@@ -74,14 +74,14 @@ func rotateKeys(memory []byte) bool {
 // whether it did: not when the last time is less than some two minutes ago, nor when nothing is protected. The caller
 // holds the lock.
 func (s *State) RotateKeys() (bool, error) {
-	m, err := s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(xdp.SynKeys) })
+	m, err := s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(image.SynKeys) })
 	if m == nil || err != nil {
 		return false, err
 	}
 	defer m.Close()
-	memory, err := mapMemory(m, xdp.SynKeysSize)
+	memory, err := mapMemory(m, image.SynKeysSize)
 	if err != nil {
-		return false, fmt.Errorf("map %s: %w", xdp.SynKeys, err)
+		return false, fmt.Errorf("map %s: %w", image.SynKeys, err)
 	}
 	defer unmap(memory)
 	return rotateKeys(memory), nil

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,7 +26,7 @@ type Trial struct {
 }
 
 // Left is the time until the deadline, negative after it.
-func (t *Trial) Left() time.Duration { return t.Deadline - xdp.Monotonic() }
+func (t *Trial) Left() time.Duration { return t.Deadline - image.Monotonic() }
 
 // Expired reports whether the deadline has passed, so that the old generation decides.
 func (t *Trial) Expired() bool { return t.Left() <= 0 }
@@ -40,7 +40,7 @@ const (
 // onClock is a time on the clock that deadlines are on. A process that has to wait in between gets an
 // earlier time, and not a later one.
 func onClock(t time.Time) time.Duration {
-	now := xdp.Monotonic()
+	now := image.Monotonic()
 	return now + time.Until(t)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Names in the directory of a trial, besides those of variants.
@@ -24,7 +24,7 @@ const (
 )
 
 // IngressTrial is the name of the program for packets that XDP has passed, during a trial.
-const IngressTrial = xdp.Ingress + trialSuffix
+const IngressTrial = image.Ingress + trialSuffix
 
 // The slots of the array of programs, enum slot of bpf/trial.c.
 const (

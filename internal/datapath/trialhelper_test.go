@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // slots tell the policies of the tests from each other: each drops everything that comes in, and responses that leave,
@@ -132,7 +132,7 @@ func counts(t *testing.T, do func()) string {
 func counted(t *testing.T) map[string]uint64 {
 	t.Helper()
 	sums := map[string]uint64{}
-	pins, err := filepath.Glob(stateDir + "/generation-*/" + xdp.Counters)
+	pins, err := filepath.Glob(stateDir + "/generation-*/" + image.Counters)
 	if err != nil {
 		t.Fatal(err)
 	}

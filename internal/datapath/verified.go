@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // VerifiedClients counts the clients of the generation that are known to be who they say, at the moment, and says how many
@@ -18,7 +18,7 @@ func (g *Generation) VerifiedClients() (clients, most int, err error) {
 	defer m.Close()
 	const atOnce = 4096 // more than any bucket of the kernel's hash table has, or it refuses (kernel/bpf/hashtab.c, ENOSPC)
 	keys, expiries := make([][16]byte, atOnce), make([]uint32, atOnce)
-	now := uint32(xdp.Monotonic().Seconds())
+	now := uint32(image.Monotonic().Seconds())
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, expiries, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // programName is the name of a BPF program, which only root learns.
@@ -35,7 +35,7 @@ func programInfo(id ebpf.ProgramID) (*ebpf.ProgramInfo, error) {
 }
 
 // ours are the maps by which Floodwall's programs at tc are told from others of the same name, in each instance.
-var ours = map[string]string{xdp.Ingress: "host_ports", datapath.IngressTrial: "term"}
+var ours = map[string]string{image.Ingress: "host_ports", datapath.IngressTrial: "term"}
 
 // isOurs reports whether a program at tc is Floodwall's.
 func isOurs(info *ebpf.ProgramInfo) bool {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // xdpSupport says for each device whether Floodwall can run in its driver, and why not.
@@ -130,7 +130,7 @@ func (d *device) occupied() Finding {
 		f.Evidence = fmt.Sprintf("an XDP program is attached, id %d; whose it is cannot be told: %v", id, err)
 		f.Severity = Note
 		return f.command("sudo floodwall doctor")
-	case strings.HasPrefix(name, xdp.Program): // also while a policy is on trial
+	case strings.HasPrefix(name, image.Program): // also while a policy is on trial
 		f.Evidence = "Floodwall's XDP program is attached"
 		return f.healthy()
 	}

@@ -1,8 +1,8 @@
 package dynamicset
 
 import (
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // WriteEnds says in the memory of the map xdp.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
@@ -11,7 +11,7 @@ func WriteEnds(memory []byte, devices []string) (err error) {
 	if memory == nil {
 		return nil
 	}
-	var e xdp.Ends
+	var e image.Ends
 	if e.MACs, err = hostfacts.MACs(devices); err != nil {
 		return err
 	}

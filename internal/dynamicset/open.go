@@ -3,17 +3,17 @@ package dynamicset
 import (
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Maps are the maps of dynamic sets.
-var Maps = []string{xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy}
+var Maps = []string{image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy}
 
 // Now is the clock of expiries: seconds of CLOCK_MONOTONIC, as the datapath reads it.
-func Now() uint32 { return uint32(xdp.Monotonic() / time.Second) }
+func Now() uint32 { return uint32(image.Monotonic() / time.Second) }
 
 // Open opens the dynamic sets of a generation, nil when it has none. They are valid until the generation is
 // closed.
@@ -22,7 +22,7 @@ func Open(g *datapath.Generation) (*addrs.Dynamic, error) {
 	if err != nil {
 		return nil, err
 	}
-	if memory[xdp.Dynamic] == nil || memory[xdp.DynamicTexts] == nil {
+	if memory[image.Dynamic] == nil || memory[image.DynamicTexts] == nil {
 		return nil, nil
 	}
 	return addrs.OpenDynamic(xdpgen.DynamicMemory(memory))

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // xdpSet is a dynamic set in the memory of an XDP program.
@@ -111,7 +111,7 @@ func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
 }
 
 func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
-	now := xdp.Monotonic()
+	now := image.Monotonic()
 	for entry := range s.set.All(uint32(now / time.Second)) {
 		fn(s.blocked(entry, now))
 	}

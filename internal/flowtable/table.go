@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Connection is a TCP connection of a protected service. IPv4 addresses are not in mapped form.
@@ -84,8 +84,8 @@ func (f *Table) hash(c Connection) uint64 {
 
 // bucket is where a flow can be, and its number.
 func (f *Table) bucket(hash uint64) (words []uint64, number uint64) {
-	number = hash & uint64(len(f.words)/xdp.FlowSlots-1)
-	return f.words[number*xdp.FlowSlots:][:xdp.FlowSlots], number
+	number = hash & uint64(len(f.words)/image.FlowSlots-1)
+	return f.words[number*image.FlowSlots:][:image.FlowSlots], number
 }
 
 func stateOf(word uint64) State { return State(word >> seenBits & stateMask) }
@@ -108,7 +108,7 @@ func (f *Table) State(c Connection) State {
 // Add stores connections that the kernel has, with their state. In a full bucket one replaces another flow, by the rank
 // in bpf/flow.h.
 func (f *Table) Add(list []Connection, state State) {
-	now := uint64(xdp.Monotonic().Seconds()) & seenMask
+	now := uint64(image.Monotonic().Seconds()) & seenMask
 	for _, c := range list {
 		hash := f.hash(c)
 		words, number := f.bucket(hash)
@@ -171,7 +171,7 @@ func isOver(word, now uint64) bool {
 
 // Len returns the number of connections in the table that have not expired, and the number that fit.
 func (f *Table) Len() (used, fit int) {
-	now := uint64(xdp.Monotonic().Seconds()) & seenMask
+	now := uint64(image.Monotonic().Seconds()) & seenMask
 	for number := range f.filter {
 		for rest := atomic.LoadUint64(&f.filter[number]); rest != 0; rest &= rest - 1 {
 			words, _ := f.bucket(uint64(number*64 + bits.TrailingZeros64(rest)))

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
@@ -251,5 +251,5 @@ func (g *Generation) Foreign() error {
 	if g == nil || g.Program == nil {
 		return nil
 	}
-	return g.Program.Knows(append([]string{xdp.Counters, xdp.Limits, xdp.LimitInfos, xdp.ProtectionStates, xdp.Question}, dynamicset.Maps...)...)
+	return g.Program.Knows(append([]string{image.Counters, image.Limits, image.LimitInfos, image.ProtectionStates, image.Question}, dynamicset.Maps...)...)
 }

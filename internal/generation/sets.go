@@ -3,10 +3,10 @@ package generation
 import (
 	"context"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // DynamicSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses
@@ -62,9 +62,9 @@ func (g *Generation) RefreshLocal() (added, removed int, err error) {
 	if g.Program == nil {
 		return 0, 0, nil
 	}
-	memory, err := g.Program.Memory(xdp.HostEnds)
+	memory, err := g.Program.Memory(image.HostEnds)
 	if err == nil {
-		err = dynamicset.WriteEnds(memory[xdp.HostEnds], g.Manifest.Devices)
+		err = dynamicset.WriteEnds(memory[image.HostEnds], g.Manifest.Devices)
 	}
 	if err != nil {
 		return 0, 0, err

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 

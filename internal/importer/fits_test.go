@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/importer"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestRejectBehindOwnAddresses has rules of FORWARD that reject, and ask for a state, behind rules of INPUT, which the policy

@@ -14,7 +14,7 @@ import (
 const (
 	inRule     = 6   // addresses that a rule lists itself; more become a set
 	inPolicy   = 64  // addresses that a set lists in the policy, when list files are wanted; more become a file
-	maxDynamic = 7   // sets that can be dynamic beside the host's own addresses (internal/xdp, MaxDynamicSets)
+	maxDynamic = 7   // sets that can be dynamic beside the host's own addresses (internal/compile/image, MaxDynamicSets)
 	columns    = 110 // of a line of the policy
 )
 

@@ -12,14 +12,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/policy"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/traffic"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
@@ -197,11 +197,11 @@ func hashSet(to io.Writer, s *addrs.Set) {
 // Reason names what a counter slot stands for.
 func (m *Manifest) Reason(slot uint32) string {
 	switch {
-	case slot == xdp.SlotNotIP:
+	case slot == image.SlotNotIP:
 		return "not-ip"
-	case slot == xdp.SlotDefault:
+	case slot == image.SlotDefault:
 		return "default"
-	case slot == xdp.SlotReplies:
+	case slot == image.SlotReplies:
 		return "replies"
 	case slot < uint32(packet.NumChecks):
 		return packet.Check(slot).String()

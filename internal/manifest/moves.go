@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Move is a change of stages of the policy that runs.

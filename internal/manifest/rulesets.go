@@ -3,7 +3,7 @@ package manifest
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // SlotPlan gives each rule, guard and outcome of a protection of a program its counter slot. A rule that stays keeps its slot, and with it
@@ -35,7 +35,7 @@ func PlanSlots(p *ir.Program, before []*Manifest) SlotPlan {
 		}
 	}
 	var plan SlotPlan
-	next := uint32(xdp.SlotRules)
+	next := uint32(image.SlotRules)
 	slotOf := func(key uint64) uint32 {
 		if slot, ok := kept[key]; ok {
 			delete(kept, key)
@@ -66,7 +66,7 @@ func PlanSlots(p *ir.Program, before []*Manifest) SlotPlan {
 
 // Size is the number of slots that a map of counters must have.
 func (s SlotPlan) Size() uint32 {
-	n := uint32(xdp.SlotRules)
+	n := uint32(image.SlotRules)
 	for _, slot := range slices.Concat(s.Slots, s.Guards) {
 		n = max(n, slot+1)
 	}
@@ -85,7 +85,7 @@ func Zero(counters *ebpf.Map, slots []uint32) error {
 	if err != nil {
 		return err
 	}
-	nothing := make([]xdp.Counter, cpus)
+	nothing := make([]image.Counter, cpus)
 	for _, slot := range slots {
 		if err := counters.Put(slot, nothing); err != nil {
 			return fmt.Errorf("clearing counter %d: %w", slot, err)
@@ -97,7 +97,7 @@ func Zero(counters *ebpf.Map, slots []uint32) error {
 // CarryCounters brings the counts so far to a larger map. Packets that the old program counts from then on are lost to the
 // counters: of all applies only those that outgrow the map pay this.
 func CarryCounters(from, to *ebpf.Map) error {
-	var counts []xdp.Counter
+	var counts []image.Counter
 	for slot := range min(from.MaxEntries(), to.MaxEntries()) {
 		if err := from.Lookup(slot, &counts); err != nil {
 			return fmt.Errorf("reading counter %d: %w", slot, err)

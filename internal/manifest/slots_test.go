@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestPlanSlots has an apply that died on its way: two generations run, the newer without rule b, whose slot the older
@@ -14,7 +14,7 @@ import (
 func TestPlanSlots(t *testing.T) {
 	a, b, c := ir.Rule{Name: "a"}, ir.Rule{Name: "b"}, ir.Rule{Name: "c"}
 	entry := func(r ir.Rule, slot uint32) Rule {
-		return Rule{Slot: xdp.SlotRules + slot, Fingerprint: fingerprint(&ir.Program{}, r)}
+		return Rule{Slot: image.SlotRules + slot, Fingerprint: fingerprint(&ir.Program{}, r)}
 	}
 	newer := &Manifest{Rules: []Rule{entry(a, 0)}}
 	older := &Manifest{Rules: []Rule{entry(a, 0), entry(b, 1)}}
@@ -33,7 +33,7 @@ func TestPlanSlots(t *testing.T) {
 		plan := PlanSlots(&ir.Program{Rules: test.rules}, test.before)
 		var got []uint32
 		for _, slot := range plan.Slots {
-			got = append(got, slot-xdp.SlotRules)
+			got = append(got, slot-image.SlotRules)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.fresh) != test.fresh {
 			t.Errorf("%s: %d fresh, want %d; slots (-want +got):\n%s", test.name, len(plan.fresh), test.fresh, diff)
@@ -44,20 +44,20 @@ func TestPlanSlots(t *testing.T) {
 // TestPlanGuardSlots has a guard whose service stays, and one that comes.
 func TestPlanGuardSlots(t *testing.T) {
 	before := &Manifest{
-		Rules:  []Rule{{Slot: xdp.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},
-		Guards: []Guard{{Service: "dns", Slot: xdp.SlotRules + 5, Limited: true}},
+		Rules:  []Rule{{Slot: image.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},
+		Guards: []Guard{{Service: "dns", Slot: image.SlotRules + 5, Limited: true}},
 	}
 	plan := PlanSlots(&ir.Program{
 		Rules:  []ir.Rule{{Name: "b"}, {Name: "a"}},
 		Guards: []ir.Guard{{Service: "new"}, {Service: "dns"}},
 	}, []*Manifest{before})
-	if diff := cmp.Diff([]uint32{xdp.SlotRules + 2, xdp.SlotRules + 5}, plan.Guards); diff != "" {
+	if diff := cmp.Diff([]uint32{image.SlotRules + 2, image.SlotRules + 5}, plan.Guards); diff != "" {
 		t.Errorf("slots of guards (-want +got):\n%s", diff)
 	}
-	if plan.Size() != xdp.SlotRules+6 || len(plan.fresh) != 2 {
+	if plan.Size() != image.SlotRules+6 || len(plan.fresh) != 2 {
 		t.Errorf("%d slots, fresh are %d", plan.Size(), plan.fresh)
 	}
-	if got := before.Reason(xdp.SlotRules + 5); got != "dns:responses" {
+	if got := before.Reason(image.SlotRules + 5); got != "dns:responses" {
 		t.Errorf("the slot stands for %q", got)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Temporary is a rule that is no part of the policy: it stands before all rules of the policy, and the kernel ends it at a time.
@@ -36,7 +36,7 @@ func (t Temporary) By(now time.Time) Temporary {
 	if t.Ends == 0 {
 		return t
 	}
-	step := now.Add(t.Ends - xdp.Monotonic()).Sub(t.Until.Round(0))
+	step := now.Add(t.Ends - image.Monotonic()).Sub(t.Until.Round(0))
 	if step.Abs() > clockStep {
 		t.Began, t.Until = t.Began.Add(step), t.Until.Add(step).Truncate(time.Second).UTC()
 	}
@@ -47,7 +47,7 @@ func (t Temporary) By(now time.Time) Temporary {
 func Timed(list []Temporary, now time.Time) (timed []Temporary) {
 	for _, t := range list {
 		if t.Ends == 0 {
-			t.Ends = xdp.Monotonic() + t.Until.Sub(now)
+			t.Ends = image.Monotonic() + t.Until.Sub(now)
 		}
 		timed = append(timed, t.By(now))
 	}
@@ -113,7 +113,7 @@ func (m *Manifest) SetTemporary(list []Temporary, program *ir.Program, before []
 			}
 		}
 	}
-	next := uint32(xdp.SlotRules)
+	next := uint32(image.SlotRules)
 	for i, t := range list {
 		r := program.Rules[i]
 		key := temporaryFingerprint(t)

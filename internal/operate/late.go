@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/boot"
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/temporary"
 	"github.com/floodwall/floodwall/policy"
 )

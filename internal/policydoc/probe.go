@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	"github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/geotest"
 )

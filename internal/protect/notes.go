@@ -3,9 +3,9 @@ package protect
 import (
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // flowShare is the part of this host's memory from which on the table of flows is worth a note.

@@ -3,7 +3,7 @@ package protect
 import (
 	"testing"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 

@@ -3,11 +3,11 @@ package protect
 import (
 	"slices"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // OptionNames are the options of TCP in the order of their bits.

@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // judge says what a policy on a target forbids. The comment of package reach defines it.

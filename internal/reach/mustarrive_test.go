@@ -3,9 +3,9 @@ package reach_test
 import (
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestMustArrive has a datagram in fragments that pass while the whole datagram does not. It need not arrive where a rule runs behind

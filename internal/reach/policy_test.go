@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // policy writes a random policy about what attempts vary.

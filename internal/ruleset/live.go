@@ -3,7 +3,7 @@ package ruleset
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )

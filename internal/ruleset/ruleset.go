@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	netfiltergen "github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )

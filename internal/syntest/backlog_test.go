@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestServerSpeaksFirst has a server greet its clients, as those of mail and SSH do, behind every SYNPROXY there is. None of

@@ -14,9 +14,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -132,7 +132,7 @@ func (s *scene) ageKeys() {
 	}
 	defer m.Close()
 	const rotated = 4 // struct syn_keys of bpf/flow.h, in words
-	var keys [xdp.SynKeysSize / 8]uint64
+	var keys [image.SynKeysSize / 8]uint64
 	err = m.Lookup(uint32(0), &keys)
 	keys[rotated] = 0
 	if err := errors.Join(err, m.Put(uint32(0), keys)); err != nil {

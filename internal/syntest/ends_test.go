@@ -9,9 +9,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestEndsAreNoted has clients end connections in all ways that there are: the table holds none as open afterwards, so that it does
@@ -80,7 +80,7 @@ func lastWords(c *net.TCPConn, then func(*net.TCPConn) error) error {
 // openFlows is how many connections the table holds to be open.
 func (s *scene) openFlows() (n int) {
 	s.Helper()
-	pins, err := filepath.Glob(s.Dir + "/generation-*/" + xdp.Flows)
+	pins, err := filepath.Glob(s.Dir + "/generation-*/" + image.Flows)
 	if err != nil || len(pins) != 1 {
 		s.Fatalf("table of connections: %v, %v", pins, err)
 	}
@@ -89,7 +89,7 @@ func (s *scene) openFlows() (n int) {
 		s.Fatal(err)
 	}
 	defer m.Close()
-	var bucket [xdp.FlowBucketSize / 8]uint64
+	var bucket [image.FlowBucketSize / 8]uint64
 	for i := range m.MaxEntries() {
 		if err := m.Lookup(i, &bucket); err != nil {
 			s.Fatal(err)

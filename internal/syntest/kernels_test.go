@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/features"
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
 // kernelText is how much a service sends to whoever asks: more than a window.

@@ -13,11 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestFlowPressure has one network open more connections than are remembered, while ACKs of no connection come from random
@@ -93,7 +93,7 @@ func (s *scene) editFlows(change func(word uint64) uint64) {
 	}
 	defer m.Close()
 	for i := range m.MaxEntries() {
-		var words [xdp.FlowSlots]uint64
+		var words [image.FlowSlots]uint64
 		if err := m.Lookup(i, &words); err != nil {
 			s.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
 // reuse is a connection from an address and port that the server has in TIME-WAIT.
@@ -112,7 +112,7 @@ func (p *peer) reconnect() {
 // forgetFlows has the program forget all connections, as it does when its table is full.
 func (s *scene) forgetFlows() {
 	s.Helper()
-	pins, err := filepath.Glob(s.Dir + "/generation-*/" + xdp.Flows)
+	pins, err := filepath.Glob(s.Dir + "/generation-*/" + image.Flows)
 	if err != nil || len(pins) == 0 {
 		s.Fatalf("table of connections: %v, %v", pins, err)
 	}

@@ -3,12 +3,12 @@ package temporary
 import (
 	"net/netip"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/compile/iptables"
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 

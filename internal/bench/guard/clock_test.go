@@ -8,8 +8,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bpfvm"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/testutil"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // TestFirstTick has a program ask for the coarse time for the first time in a tick whose number ends in zeros, as what it remembers does
@@ -70,12 +70,12 @@ func forgetTick(t *testing.T, p *ebpf.Program) {
 		defer m.Close()
 		if info, err := m.Info(); err != nil {
 			t.Fatal(err)
-		} else if info.Name == xdp.Tick {
+		} else if info.Name == image.Tick {
 			if err := m.Put(uint32(0), make([]byte, info.ValueSize)); err != nil {
 				t.Fatal(err)
 			}
 			return
 		}
 	}
-	t.Fatalf("the program has no map %s", xdp.Tick)
+	t.Fatalf("the program has no map %s", image.Tick)
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // chooser is Floodwall's automatic placement of the rule, as it works with the costs of this host.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // at is a probe that found these figures.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Every kind of packet that `program` measures must be one that its name says, whatever the policy decides. What a

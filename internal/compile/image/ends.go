@@ -1,0 +1,91 @@
+package image
+
+import (
+	"encoding/binary"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Ends are what a host has and answers to.
+type Ends struct {
+	MACs       []net.HardwareAddr // of its devices; those of other networks than Ethernet are left out
+	Own        []netip.Addr
+	Broadcasts []netip.Addr // IPv4
+}
+
+// The layout of struct host_ends of bpf/ends.h.
+const (
+	shownMACs = 4
+	endMarks  = 1 << 12
+	endWords  = 1 << 10
+	macShift  = 15
+
+	marksOffset  = 8 * shownMACs
+	wordsOffset  = marksOffset + endMarks
+	HostEndsSize = wordsOffset + 8*endWords
+
+	broadcastWord = 1 << 49
+)
+
+// Write writes them to the memory of the map HostEnds, while packets may come: these are answered by the old content or the new one, or are
+// left to the kernel. Beyond the first thousand MAC addresses and broadcast addresses no more are written: the former are then left to
+// the kernel, the latter are not known as such.
+func (e Ends) Write(memory []byte) {
+	words, shown := e.words()
+	for i := range endWords {
+		word := uint64(math.MaxInt64)
+		if i < len(words) {
+			word = words[i]
+		}
+		atomic.StoreUint64(word64(memory, wordsOffset+8*i), word)
+	}
+	marks := e.marks()
+	for i := range endMarks / 8 {
+		atomic.StoreUint64(word64(memory, marksOffset+8*i), binary.NativeEndian.Uint64(marks[8*i:]))
+	}
+	for i := range shownMACs {
+		mac := uint64(math.MaxUint64) // of which the lower bits are those of no MAC address
+		if i < len(shown) {
+			mac = shown[i] << macShift
+		}
+		atomic.StoreUint64(word64(memory, 8*i), mac)
+	}
+}
+
+// words are the words of MAC addresses and of broadcast addresses in order, and the first MAC addresses in the order that was given.
+func (e Ends) words() (words, shown []uint64) {
+	for _, mac := range e.MACs {
+		if len(mac) == 6 && mac[0]&1 == 0 && len(words) < endWords {
+			words = append(words, binary.NativeEndian.Uint64(append(slices.Clone(mac), 0, 0)))
+		}
+	}
+	shown = slices.Clone(words[:min(len(words), shownMACs)])
+	for _, a := range e.Broadcasts {
+		if len(words) < endWords {
+			bytes := a.As4()
+			words = append(words, broadcastWord|uint64(binary.BigEndian.Uint32(bytes[:])))
+		}
+	}
+	slices.Sort(words)
+	return slices.Compact(words), shown
+}
+
+// marks has a byte for each value of the last bits of an address: 1 if an own address or a broadcast address ends so.
+func (e Ends) marks() (marks [endMarks]byte) {
+	for _, a := range slices.Concat(e.Own, e.Broadcasts) {
+		if !a.IsLoopback() {
+			bytes := a.AsSlice()
+			marks[binary.BigEndian.Uint16(bytes[len(bytes)-2:])%endMarks] = 1
+		}
+	}
+	return marks
+}
+
+// word64 is a word of memory that programs read at the same time.
+func word64(memory []byte, offset int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&memory[offset]))
+}

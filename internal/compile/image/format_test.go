@@ -1,0 +1,90 @@
+package image
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
+var handedOn = []string{
+	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
+}
+
+// TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
+// formats, and the line here: then generations of other versions are not misread. The number may stay where only names or
+// comments changed.
+func TestFormats(t *testing.T) {
+	spec := Load()
+	var lines []string
+	for _, name := range handedOn {
+		m := spec.Maps[name]
+		if m == nil {
+			t.Errorf("there is no map %s", name)
+			continue
+		}
+		h := fnv.New32a()
+		fmt.Fprintf(h, "%v %d %d ", m.Type, m.KeySize, m.Flags)
+		if m.Type != ebpf.RingBuf && m.Value != nil {
+			io.WriteString(h, form(m.Value, 0))
+		}
+		lines = append(lines, fmt.Sprintf("%s %d %08x", name, Format(name), h.Sum32()))
+	}
+	lines = append(lines, fmt.Sprintf("slots %d %d", Format(Counters), packet.NumChecks))
+	want := strings.Split(strings.TrimSpace(knownFormats), "\n")
+	for _, line := range lines {
+		if !slices.Contains(want, line) {
+			t.Errorf("%s is not what formats_test.go notes of it: give it a new number in format.go, and note this line", line)
+		}
+	}
+}
+
+// form writes a type with all that is in it.
+func form(t btf.Type, depth int) string {
+	if depth > 8 {
+		return "..."
+	}
+	switch t := btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		var b strings.Builder
+		for _, m := range t.Members {
+			fmt.Fprintf(&b, "%s@%d:%s;", m.Name, m.Offset, form(m.Type, depth+1))
+		}
+		return "{" + b.String() + "}"
+	case *btf.Array:
+		return fmt.Sprintf("[%d]%s", t.Nelems, form(t.Type, depth+1))
+	case *btf.Int:
+		return fmt.Sprintf("int%d", t.Size)
+	default:
+		return fmt.Sprintf("%T", t)
+	}
+}
+
+// knownFormats has for each map its number, and a hash of its kind and of the types of what it holds.
+const knownFormats = `
+counters 1 80924ce2
+verified 1 d7f3d1f4
+flows 3 9ffea29c
+.data.flowbits 1 332ac7c7
+.data.cookies 1 332ac7c7
+.data.ends 1 332ac7c7
+.data.syn_keys 1 332ac7c7
+protection_states 1 1ddc0c9d
+.data.dynamic 4 332ac7c7
+dynamic 1 d9b6a971
+limits 1 029ac456
+limit_info 1 a729d565
+evictions 1 bc719d4e
+offences 1 0e56ae1c
+samples 1 0e56ae1c
+samplers 1 887429e0
+slots 1 34
+`

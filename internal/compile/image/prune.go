@@ -1,0 +1,106 @@
+package image
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// optional are functions of the C part that are called only where a constant of this name is set.
+var optional = map[string]string{
+	"make_reply":      "answers",
+	"may_answer":      "answers",
+	"act_specially":   "specials",
+	"take_sample":     "sampling",
+	"report_offence":  "reporting",
+	"judge_sender":    "judging",
+	"sample_traffic":  "traffic_share",
+	"named_condition": "table_conditions",
+	"read_mss":        "reads_mss",
+	"dns_query":       "dns_ports",
+	"dns_cookie":      "verify_cookies",
+	"client_verified": "dns_verify",
+	"name_sets":       "name_buckets",
+
+	"protect":               "protects",
+	"cookie_make":           "protect_host",
+	"cookie_check":          "protect_host",
+	"listener_cookie":       "protect_listener",
+	"listener_cookie_valid": "protect_listener",
+	"raw_cookie":            "protect_router",
+	"raw_cookie_valid":      "protect_router",
+	"repeat_syn_ack":        "protect_router",
+	"tracked_connection":    "ask_conntrack",
+	"forget_connection":     "ask_conntrack",
+}
+
+// without replaces the calls of functions whose constant is not set by their result, 0. The verifier would find them
+// dead, but then the functions and their maps would still be loaded.
+func without(insns asm.Instructions, constants map[string]any) asm.Instructions {
+	out := slices.Clone(insns)
+	for i, in := range out {
+		name, ok := optional[in.Reference()]
+		if ok && in.IsFunctionReference() && !isSet(constants[name]) {
+			out[i] = asm.Mov.Imm(asm.R0, 0)
+			out[i].Metadata = in.Metadata
+			out[i] = out[i].WithReference("")
+		}
+	}
+	return out
+}
+
+// isSet reports whether a constant has a value that is true in C.
+func isSet(constant any) bool { return constant != nil && !reflect.ValueOf(constant).IsZero() }
+
+// reachable removes functions that nothing calls, which the verifier refuses or verifies in vain
+// (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
+func reachable(insns asm.Instructions) asm.Instructions {
+	bodies := map[string]asm.Instructions{}
+	var order []string
+	for i := range insns {
+		if btf.FuncMetadata(&insns[i]) != nil {
+			order = append(order, insns[i].Symbol())
+		}
+		name := order[len(order)-1]
+		bodies[name] = append(bodies[name], insns[i])
+	}
+	used := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if used[name] {
+			return
+		}
+		used[name] = true
+		for i := range bodies[name] {
+			if in := &bodies[name][i]; in.IsFunctionReference() {
+				visit(in.Reference())
+			}
+		}
+	}
+	visit(order[0])
+	var out asm.Instructions
+	for _, name := range order {
+		if used[name] {
+			out = append(out, bodies[name]...)
+		}
+	}
+	return out
+}
+
+// dropUnused leaves out the maps of the C part that no instruction refers to.
+func dropUnused(spec *ebpf.CollectionSpec) {
+	used := map[string]bool{Counters: true, constantsMap: true}
+	for _, prog := range spec.Programs {
+		for _, in := range prog.Instructions {
+			if in.IsLoadFromMap() {
+				used[in.Reference()] = true
+			}
+		}
+	}
+	known := Load().Maps
+	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return known[name] != nil && !used[name] })
+}

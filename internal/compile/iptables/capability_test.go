@@ -1,0 +1,34 @@
+package iptables
+
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// The plan knows which checks iptables makes: those for which lines are written, in either family.
+func TestChecksPlanned(t *testing.T) {
+	for c := range packet.NumChecks {
+		program := &ir.Program{
+			Checks: packet.CheckSet(0).With(c),
+			Sets:   []ir.Set{{Name: "local", Dynamic: &ir.Dynamic{Local: true}, Max: 1}},
+		}
+		pl, err := plan.Hoist(program, plan.TargetIptables)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := false
+		for family := range uint32(2) {
+			f := &familyBuilder{builder: newBuilder(pl, Options{Name: "t"}), family: family}
+			made = made || len(f.check(c)) > 0
+		}
+		if planned := plan.TargetIptables.Makes(c); planned != made {
+			t.Errorf("check %s: the plan says %v, lines are written: %v", c, planned, made)
+		}
+		if _, why := checksLeft[c]; !made && !why {
+			t.Errorf("check %s is not made, and nothing says why", c)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package iptables
+
+import (
+	"net/netip"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
+)
+
+// checks adds the checks, in their order: the first that a packet fails is its reason. Those that only count come behind
+// those that drop, in a chain of their own, which is left at the first that counts.
+func (f *familyBuilder) checks(t *table) {
+	f.passing = false
+	for c := range packet.NumChecks {
+		if f.pl.Program.Checks.Has(c) {
+			f.writeCheck(t, c, ir.Drop)
+		}
+	}
+	f.byProtocol(t, t.at)
+	if f.pl.Program.Observed == 0 {
+		return
+	}
+	own := t.chain(f.chainName("OBSERVED"))
+	t.at.add("-j %s", own.name)
+	main := t.at
+	t.at, f.passing = own, true
+	for c := range packet.NumChecks {
+		if f.pl.Program.Observed.Has(c) {
+			f.writeCheck(t, c, ir.Pass)
+		}
+	}
+	t.at = main
+}
+
+func (f *familyBuilder) writeCheck(t *table, c packet.Check, v ir.Verdict) {
+	mark := lineMark{comment: "check:" + c.String(), reason: c.String()}
+	for _, condition := range f.check(c) {
+		f.condition(t, &ir.Rule{Name: c.String(), Verdict: v}, condition, mark)
+		f.out.Checks[c] = mark.comment
+	}
+}
+
+// left are the checks that are asked for and not made, or not whole.
+func (b *builder) left() (list []netfilter.Left) {
+	for c := range packet.NumChecks {
+		if why, left := checksLeft[c]; left && (b.pl.Program.Checks | b.pl.Program.Observed).Has(c) {
+			list = append(list, netfilter.Left{Check: c, Why: why})
+		}
+	}
+	return list
+}
+
+// check is what fails a check, as far as iptables can tell.
+func (f *familyBuilder) check(c packet.Check) (out []condition) {
+	if c == packet.BogonSource {
+		return []condition{f.bogon()}
+	}
+	for _, r := range f.checkRules(c) {
+		out = append(out, f.conditions(&r)...)
+	}
+	if lines := checkLines[c][f.family]; lines != nil {
+		out = append(out, condition{any: lines})
+	}
+	if c == packet.TinyFragment && f.family == packet.FamilyIPv6 {
+		out = append(out, chainCut)
+	}
+	return out
+}
+
+// chainCut are the first fragments of IPv6 that end within the extension headers: the protocol behind them is not known, so
+// that it is neither TCP nor another one. The kernel puts such packets together (net/ipv6/reassembly.c,
+// ipv6frag_thdr_truncated).
+var chainCut = condition{
+	any: []lineTests{{match: []string{"-m frag --fragfirst --fragmore"}}},
+	not: []lineTests{{proto: "tcp"}, {proto: "! tcp"}},
+}
+
+// fieldRule is a rule that asks for values of fields.
+func fieldRule(matches ...ir.Match) ir.Rule { return ir.Rule{Match: matches} }
+
+// synFlags are the values of the flags with SYN and without ACK.
+var synFlags = match.Flags(func(v uint32) bool { return v&0x12 == 0x02 })
+
+// checkRules are the rules that drop what fails a check, where rules can say it. Each is asked after those before it.
+func (f *familyBuilder) checkRules(c packet.Check) []ir.Rule {
+	switch c {
+	case packet.SourceAddress:
+		return f.sourceRules()
+	case packet.OwnSource:
+		for i := range f.sets {
+			if match.IsLocal(&f.sets[i]) {
+				return []ir.Rule{{Src: []ir.AddrMatch{{Sets: []int{i}}}}}
+			}
+		}
+	}
+	return fieldChecks[c]
+}
+
+// fieldChecks are the checks that look at fields only.
+var fieldChecks = map[packet.Check][]ir.Rule{
+	packet.TTLZero: {fieldRule(match.Field(packet.TTL, ranges.Span(0, 0)))},
+	packet.NDHopLimit: {fieldRule(match.Field(packet.ICMP, ranges.Span(packet.ICMPv6|133<<8, packet.ICMPv6|137<<8|0xff)),
+		match.Field(packet.TTL, ranges.Span(0, 254)))},
+	packet.TCPFlags: {fieldRule(match.Flags(func(v uint32) bool { return !packet.ValidFlags(byte(v)) }))},
+	packet.PortZero: {
+		fieldRule(match.Field(packet.DPort, ranges.Span(0, 0), ranges.Span(packet.PortUDP, packet.PortUDP))),
+		fieldRule(match.Field(packet.SPort, ranges.Span(0, 0)))},
+	packet.UDPSourceZero:   {fieldRule(match.Field(packet.SPort, ranges.Span(packet.PortUDP, packet.PortUDP)))},
+	packet.SYNLowPort:      {fieldRule(match.Field(packet.SPort, ranges.Span(0, 1023)), synFlags)},
+	packet.ReflectorSource: {fieldRule(udpPorts(packet.ReflectorPorts))},
+	packet.ICMPType:        {fieldRule(match.Field(packet.ICMP, ranges.Span(4<<8, 5<<8|0xff), ranges.Span(13<<8, 18<<8|0xff)))},
+	packet.ICMPLarge: {fieldRule(match.Field(packet.ICMP, ranges.Span(8<<8, 8<<8|0xff), ranges.Span(packet.ICMPv6|128<<8, packet.ICMPv6|128<<8|0xff)),
+		match.Field(packet.Length, ranges.Span(1025, 65535)))},
+	packet.IPProtocol: {fieldRule(match.Field(packet.Family, ranges.Span(packet.FamilyIPv4, packet.FamilyIPv4)),
+		match.Field(packet.Proto, ranges.Span(148, 252), ranges.Span(255, 255)))},
+}
+
+func udpPorts(ports []uint16) ir.Match {
+	var list []ir.Range
+	for _, p := range ports {
+		list = append(list, ranges.Span(packet.PortUDP+uint32(p), packet.PortUDP+uint32(p)))
+	}
+	return match.Field(packet.SPort, list...)
+}
+
+// sourceRules has a rule for each prefix: they are few.
+func (f *familyBuilder) sourceRules() (rules []ir.Rule) {
+	for _, prefix := range packet.InvalidSources {
+		rules = append(rules, ir.Rule{Src: f.listed("", prefix)})
+	}
+	return rules
+}
+
+// bogon is the condition of the check bogon-source. Exceptions are the addresses of NAT64, which are routed though
+// those around them are not (RFC 6052), and what may come from no or a link's address because its sender is about to
+// get one, or speaks to the link only: UDP, and in IPv6 neighbor discovery.
+func (f *familyBuilder) bogon() condition {
+	c := f.addresses(&ir.Rule{Src: f.listed(packet.BogonSource.String(), packet.Bogons...)})
+	except := func(prefix, proto string) {
+		c.not = append(c.not, lineTests{proto: proto, addrs: []addrTest{{prefix: netip.MustParsePrefix(prefix)}}})
+	}
+	if f.family == packet.FamilyIPv4 {
+		except("0.0.0.0/32", "udp")
+		return c
+	}
+	except("64:ff9b::/96", "")
+	for _, prefix := range []string{"::/128", "fe80::/10"} {
+		except(prefix, "udp")
+		except(prefix, "ipv6-icmp")
+	}
+	return c
+}
+
+// listed asks for an address of a list, by a set when it has a name.
+func (b *builder) listed(name string, prefixes ...netip.Prefix) []ir.AddrMatch {
+	key := name + " " + prefixes[0].String()
+	if _, ok := b.lists[key]; !ok {
+		var list addrs.Builder
+		for _, p := range prefixes {
+			r := netipx.RangeOfPrefix(p)
+			list.AddRange(r.From(), r.To())
+		}
+		b.lists[key] = len(b.sets)
+		b.sets = append(b.sets, ir.Set{Name: name, Static: list.Set()})
+	}
+	return []ir.AddrMatch{{Sets: []int{b.lists[key]}}}
+}

@@ -1,0 +1,99 @@
+package iptables
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+)
+
+// protect adds what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
+func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
+	switch {
+	case f.asked != nil: // SYNPROXY has nothing to do with what conntrack has translated
+	case f.pl.Untracks(rule, s):
+		syn := *r
+		syn.Match = match.Also(slices.Clone(r.Match), match.SYN)
+		f.aside(t, &syn, func(c *chain, a lineTests) {
+			c.add("%s-m comment --comment %s -j CT --notrack", a, commentText(f.out.Rules[rule]+" (not tracked)"))
+		})
+	case f.pl.ProxiedAt(rule, s):
+		f.synproxy(t, r)
+	}
+}
+
+// synproxy adds the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
+func (f *familyBuilder) synproxy(t *table, r *ir.Rule) {
+	service := f.pl.Program.Protections[r.Protect-1].Service
+	counters := netfilter.Proxy{
+		Proxied: shortName(service+":synproxy", maxComment), Invalid: shortName(service+":"+ir.AckInvalid.String(), maxComment),
+	}
+	f.out.Proxies[r.Protect-1] = counters
+	target := f.synproxyTarget(netfilter.HandshakeOf(f.pl, f.o.Protect, r.Protect))
+	forProxy := *r
+	forProxy.Match = match.Also(slices.Clone(r.Match), match.SYNOrACK)
+	f.aside(t, &forProxy, func(c *chain, a lineTests) {
+		unknown := lineTests{match: []string{"-m conntrack --ctstate INVALID,UNTRACKED"}}
+		f.line(c, a.and(unknown), target, lineMark{counters.Proxied, counters.Proxied})
+	})
+	f.aside(t, r, func(c *chain, a lineTests) {
+		invalid := lineTests{match: []string{"-m conntrack --ctstate INVALID"}}
+		f.line(c, a.and(invalid), "DROP", lineMark{counters.Invalid, counters.Invalid})
+	})
+}
+
+// proxied adds the chain for the ACKs by which SYNPROXY answers servers, of which nft.proxied tells more. No target of
+// iptables keeps the option from SYNPROXY's hook or sets its echo, so it goes before SYNPROXY can translate it. Linux takes
+// an ACK without. A server that has answered with a cookie then knows no option of the connection: windowsNote says so.
+func (f *familyBuilder) proxied() {
+	if !f.pl.Proxies() {
+		return
+	}
+	t := f.table("mangle", f.mainChain("PROXIED"))
+	for _, r := range f.pl.ProxyAnswers() {
+		f.aside(t, &r, func(c *chain, a lineTests) {
+			comment := commentText(shortName(r.Name, maxComment) + " (answers)")
+			c.add("%s-m comment --comment %s -j TCPOPTSTRIP --strip-options 8", a.and(localAddr(0, true)), comment)
+		})
+	}
+}
+
+// synproxyTarget is the target with the options that are offered, as iptables-save writes it.
+func (f *familyBuilder) synproxyTarget(found ir.Handshake) string {
+	target := "SYNPROXY"
+	if found.Options&ir.SACK != 0 {
+		target += " --sack-perm"
+	}
+	if found.Options&ir.Timestamps != 0 {
+		target += " --timestamp"
+	}
+	if found.Options&ir.WindowScaling != 0 {
+		target += fmt.Sprintf(" --wscale %d", found.WScale)
+	}
+	return target + fmt.Sprintf(" --mss %d", found.MSS[f.family])
+}
+
+// aside adds lines for what a rule matches, behind which packets go on. Where there are exceptions, the lines have a
+// chain of their own.
+func (f *familyBuilder) aside(t *table, r *ir.Rule, add func(c *chain, a lineTests)) {
+	for _, c := range f.conditions(r) {
+		c.any = slices.DeleteFunc(c.any, lineTests.never)
+		if len(c.not) == 0 {
+			for _, a := range c.any {
+				add(t.at, a)
+			}
+			continue
+		}
+		own := t.chain(f.chainName(r.Name))
+		for _, a := range c.any {
+			t.at.add("%s-j %s", a, own.name)
+		}
+		for _, a := range c.not {
+			own.add("%s-j RETURN", a)
+		}
+		add(own, lineTests{})
+	}
+}

@@ -1,0 +1,58 @@
+package netfilter
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
+)
+
+// DiffersForwarded reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
+// lowers the TTL of these before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and their destination is none of
+// the host's own addresses.
+func DiffersForwarded(pl *plan.Plan, r *ir.Rule) bool {
+	return TestsTTL(r) || slices.ContainsFunc(r.Dst, func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
+}
+
+// TestsTTL reports whether a rule asks for the TTL.
+func TestsTTL(r *ir.Rule) bool {
+	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
+}
+
+// HeldPrefixes are how many prefixes a limit with this max has space for on netfilter, where entries take memory only when they are used.
+func HeldPrefixes(limit int) int {
+	const usual = 1 << 17
+	return cmp.Or(limit, usual)
+}
+
+// Proxy names the counters of a protection whose connections begin at SYNPROXY.
+type Proxy struct {
+	Proxied string // what was given to it: SYNs, unless XDP answers them, and the packets that come back
+	Invalid string // what belongs to no connection and is not for it
+}
+
+// HandshakeOf is what is known of a protection.
+func HandshakeOf(pl *plan.Plan, protect []ir.Handshake, number int) ir.Handshake {
+	if number <= len(protect) {
+		return protect[number-1]
+	}
+	return ir.UsualHandshake(&pl.Program.Protections[number-1], 0)
+}
+
+// Left is a check that a policy enables and a target does not do.
+type Left struct {
+	Check packet.Check
+	Why   string // why the target cannot, and what the kernel does about such packets itself
+}
+
+// Without are the protocols of a that are not in b.
+func Without(a, b []ir.Range) []ir.Range {
+	return ranges.Common(a, ranges.Complement(b, packet.Proto.Size()), packet.Proto.Size())
+}
+
+// MaxBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).
+const MaxBeforeVLAN = 13

@@ -1,0 +1,20 @@
+package nftables
+
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// The plan knows which checks nftables makes: those that have lines here, and for which a table says that they are left.
+func TestChecksPlanned(t *testing.T) {
+	for c := range packet.NumChecks {
+		if planned, made := plan.TargetNftables.Makes(c), checkTable[c].lines != nil; planned != made {
+			t.Errorf("check %s: the plan says %v, the table has lines: %v", c, planned, made)
+		}
+		if checkTable[c].lines == nil && checkTable[c].left == "" {
+			t.Errorf("check %s has no lines, and nothing says why", c)
+		}
+	}
+}

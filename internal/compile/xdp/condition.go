@@ -1,0 +1,141 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// conditions are the tests of rules beyond addresses and fields. Generated code tests a condition by its number, after
+// all other tests of the rule hold.
+type conditions struct {
+	program  *ir.Program
+	slots    []uint32
+	numbers  map[int]int // of each rule that has a condition
+	patterns *patterns
+	names    *names
+	limits   *limits
+}
+
+const (
+	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier follows
+	maxLayers     = 8    // enum in bpf/condition.h
+	maxSources    = 4    // likewise
+)
+
+func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
+	c := &conditions{program: p, slots: slots, numbers: map[int]int{}}
+	for i := range p.Rules {
+		if p.Rules[i].Conditional() {
+			c.numbers[i] = len(c.numbers)
+		}
+		if n := len(p.Rules[i].Over); n > maxLayers {
+			return nil, fmt.Errorf("rule %q has %d limits, at most %d fit", p.Rules[i].Name, n, maxLayers)
+		}
+	}
+	if n := c.usual(); n > maxConditions {
+		return nil, fmt.Errorf("%d rules ask for payload, names or limits, or only observe; at most %d can", n, maxConditions)
+	}
+	var err error
+	if c.patterns, err = compilePatterns(p); err != nil {
+		return nil, err
+	}
+	if c.names, err = compileNames(p); err != nil {
+		return nil, err
+	}
+	c.limits, err = compileLimits(p)
+	return c, err
+}
+
+// of is the number of a rule's condition, if it has one.
+func (c *conditions) of(rule int) (number int, ok bool) {
+	number, ok = c.numbers[rule]
+	return number, ok
+}
+
+// usual is the number of conditions that packets are likely to reach. Conditions of essential rules do not count: few
+// packets reach them.
+func (c *conditions) usual() (n int) {
+	for rule := range c.numbers {
+		if c.program.Rules[rule].Kind != ir.RuleKindEssential {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *conditions) none() bool { return len(c.numbers) == 0 }
+
+// parts are the components with the map of conditions and the maps that conditions refer to.
+func (c *conditions) parts() []component {
+	parts := []component{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), mssPart(c.program), actionsPart(c.program, c.slots)}
+	if c.none() {
+		return parts
+	}
+	shape := image.Shape{ValueSize: uint32(image.ConditionSize), Entries: uint32(len(c.numbers))}
+	return append(parts, component{
+		shapes: map[string]image.Shape{image.Conditions: shape},
+		fill: func(memory map[string][]byte) error {
+			all := into(memory, image.Conditions, shape)
+			for rule, number := range c.numbers {
+				c.write(all[number*image.ConditionSize:], rule)
+			}
+			return nil
+		},
+	})
+}
+
+// write writes the struct condition of a rule.
+func (c *conditions) write(to []byte, rule int) {
+	r := &c.program.Rules[rule]
+	var s image.ConditionRecord
+	for i, m := range r.Payload {
+		match := &s.Payload[i]
+		match.Patterns, match.At, match.Places = c.patterns.match(m)
+		match.Asked = 1
+		if m.Not {
+			match.Not = 1
+		}
+	}
+	for _, m := range r.Names {
+		if m.Not {
+			s.NoNames |= c.names.bits(m)
+		} else {
+			s.Names |= c.names.bits(m)
+		}
+	}
+	if len(r.Over) > 0 {
+		s.Limit, s.Layers = uint32(r.Over[0]), uint32(len(r.Over))
+		s.Proved = c.limits.proved[rule]
+	}
+	if r.Until != 0 {
+		s.Until = image.SecondOf(r.Until)
+	}
+	s.Sources = uint32(len(r.Sources))
+	for i, p := range r.Sources {
+		address, mask := addressAndMask(p)
+		to := &s.Source[i]
+		to.Prefix.Hi, to.Prefix.Lo = halves(address)
+		to.Mask.Hi, to.Mask.Lo = halves(mask)
+	}
+	if r.Observe {
+		s.Flags, s.Slot = 1, c.slots[rule]
+	}
+	image.Put(to, s)
+}
+
+// addressAndMask returns a prefix as address and mask in the IPv6 form, where IPv4 is mapped.
+func addressAndMask(p netip.Prefix) (address, mask [16]byte) {
+	for i := range 128 - p.Addr().BitLen() + p.Bits() {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return p.Masked().Addr().As16(), mask
+}
+
+// halves are the first and last 8 bytes of an address as numbers.
+func halves(a [16]byte) (hi, lo uint64) {
+	return binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(a[8:])
+}

@@ -1,0 +1,47 @@
+package xdp
+
+import (
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/xdp/entry"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// dynamicPart is the component with the memory of the dynamic sets, empty; the loader copies the entries of the
+// generation before.
+func dynamicPart(p *ir.Program, numbers map[int]int) component {
+	capacities := make([]int, len(numbers))
+	buckets := 0
+	for set, number := range numbers {
+		capacities[number] = p.Sets[set].Max
+		buckets += addrs.DynamicBuckets(p.Sets[set].Max)
+	}
+	if len(capacities) == 0 {
+		return component{}
+	}
+	return component{
+		shapes: map[string]image.Shape{
+			image.DynamicInfo:  {ValueSize: entry.MarksOffset + addrs.MarkBytes, Entries: 1},
+			image.Dynamic:      {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
+			image.DynamicTexts: {ValueSize: addrs.WhyTextsBytes, Entries: 1},
+			image.DynamicWhy:   {ValueSize: 8, Entries: uint32(buckets+1) / 2},
+		},
+		fill: func(memory map[string][]byte) error {
+			return DynamicMemory(memory).Format(capacities...)
+		},
+	}
+}
+
+// DynamicMemory finds the memory of the dynamic sets among a program's maps.
+func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
+	info := memory[image.DynamicInfo]
+	sets, own := min(len(info), image.OwnOffset), min(len(info), entry.MarksOffset)
+	return addrs.DynamicMemory{
+		Info:    info[:sets],
+		Own:     info[sets:own],
+		Marks:   info[own:],
+		Buckets: memory[image.Dynamic],
+		Texts:   memory[image.DynamicTexts],
+		Why:     memory[image.DynamicWhy],
+	}
+}

@@ -1,0 +1,201 @@
+package entry
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
+)
+
+// rule is the rest of a rule for packets of a section, after the tests that all of them pass are removed.
+type rule struct {
+	number  int
+	match   []ir.Match // tests of fields, with values as the packet has them: ports from 0 on, ICMP types without family
+	static  []staticTest
+	dynamic []dynamicTest
+	mss     []ir.Range // values of packet.MSS, of which the packet must have one
+	over    []int      // limits, by their index in Program.Limits, one of which must be exceeded
+	general bool       // what is left to ask, or to do, is for general()
+	protect bool       // what passes goes through a protection: segments of an open connection just pass
+}
+
+// staticTest tests whether the source is in static sets, or in one of some dynamic sets.
+type staticTest struct {
+	expr int // of the class
+	not  bool
+	or   uint32 // dynamic sets, a bit each
+}
+
+// dynamicTest tests whether an address is in one of some dynamic sets.
+type dynamicTest struct {
+	destination bool
+	sets        uint32 // a bit each
+	not         bool
+}
+
+// leave leaves the rule to general().
+func (r *rule) leave() { r.general, r.protect = true, false }
+
+// always reports whether a rule matches every packet.
+func (r *rule) always() bool {
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect
+}
+
+// specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
+// can match.
+func (s *section) specialize(number int) (r rule, ok bool) {
+	source := &s.Program.Rules[number]
+	decision := s.Decisions[number] & 0xff
+	r = rule{number: number, over: source.Over}
+	r.protect = decision == image.Protected|uint32(ir.Pass) && s.proto.number == packet.ProtoTCP
+	r.general = decision > uint32(ir.Drop) && !r.protect
+	if source.Conditional() && !justLimited(source) {
+		r.over = nil
+		r.leave()
+	}
+	for _, m := range source.Match {
+		if !s.field(&r, m) {
+			return r, false
+		}
+	}
+	for _, m := range source.Src {
+		s.source(&r, m)
+	}
+	for _, m := range source.Dst {
+		s.destination(&r, m)
+	}
+	return r, true
+}
+
+// justLimited reports whether a rule tests nothing but addresses, fields and limits.
+func justLimited(r *ir.Rule) bool {
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0
+}
+
+// field adds the rest of a test of a field. It reports false if no packet of the section has such a value.
+func (s *section) field(r *rule, m ir.Match) bool {
+	left, all := m.Values, m.Field.Size()
+	switch m.Field {
+	case packet.DPort, packet.SPort:
+		if s.proto.ports == nil {
+			return m.Has(packet.PortNone)
+		}
+		left, all = within(m, *s.proto.ports), 1<<16
+	case packet.ICMP:
+		if s.proto.types == nil {
+			return m.Has(packet.ICMPNone)
+		}
+		left, all = within(m, *s.proto.types), 1<<16
+	case packet.Flags:
+		if s.proto.number != packet.ProtoTCP {
+			return m.Has(packet.FlagsNone)
+		}
+		left, all = within(m, ir.Range{First: 0, Last: packet.FlagsNone - 1}), packet.FlagsNone
+	case packet.Proto:
+		return m.Has(s.proto.number)
+	case packet.Family:
+		return m.Has(s.family.value)
+	case packet.Fragment:
+		return m.Has(packet.FragmentNone)
+	case packet.VLAN:
+		return m.Has(packet.VLANNone)
+	case packet.MSS:
+		if s.proto.number != packet.ProtoTCP {
+			return m.Has(packet.MSSNone)
+		}
+		r.mss = m.Values
+		return len(m.Values) > 0
+	case packet.DNS, packet.Verified:
+		if s.proto.number == packet.ProtoUDP {
+			r.leave()
+			return true
+		}
+		return m.Has(map[packet.Field]uint32{packet.DNS: packet.DNSNone, packet.Verified: 0}[m.Field])
+	}
+	if len(left) == 0 {
+		return false
+	}
+	if left[0] != (ir.Range{First: 0, Last: all - 1}) {
+		r.match = append(r.match, ir.Match{Field: m.Field, Values: left})
+	}
+	return true
+}
+
+// within returns the values of a match inside one range, minus the range's first value.
+func within(m ir.Match, in ir.Range) []ir.Range {
+	return ranges.Shift(ranges.Common(m.Values, []ir.Range{in}, m.Field.Size()), in.First)
+}
+
+// source adds a test of the source.
+func (s *section) source(r *rule, m ir.AddrMatch) {
+	sets := s.dynamicBits(m)
+	if expr := s.Classes.Expr(m); expr >= 0 {
+		r.static = append(r.static, staticTest{expr, m.Not, sets})
+		return
+	}
+	r.dynamic = append(r.dynamic, dynamicTest{sets: sets, not: m.Not})
+}
+
+// destination adds a test of the destination, whose class the entry does not look up.
+func (s *section) destination(r *rule, m ir.AddrMatch) {
+	if s.Classes.Expr(m) >= 0 {
+		r.leave()
+		return
+	}
+	r.dynamic = append(r.dynamic, dynamicTest{destination: true, sets: s.dynamicBits(m), not: m.Not})
+}
+
+// dynamicBits are the dynamic sets of a match, a bit each by their number.
+func (s *section) dynamicBits(m ir.AddrMatch) (bits uint32) {
+	for _, set := range m.Sets {
+		if number, ok := s.Dynamic[set]; ok {
+			bits |= 1 << number
+		}
+	}
+	return bits
+}
+
+// reduce returns the rest of a rule for sources of a class. It reports false if none of them matches.
+func (s *section) reduce(r rule, class int) (rule, bool) {
+	tests := r.static
+	r.static, r.dynamic = nil, slices.Clone(r.dynamic)
+	for _, t := range tests {
+		switch {
+		case s.Classes.Holds(class, t.expr):
+			if t.not {
+				return r, false
+			}
+		case t.or != 0:
+			r.dynamic = append(r.dynamic, dynamicTest{sets: t.or, not: t.not})
+		case !t.not:
+			return r, false
+		}
+	}
+	return r, true
+}
+
+// clip returns the rest of rules if the value of the section's key, in r3, is in a range.
+func (s *section) clip(rules []rule, in ir.Range) (left []rule) {
+	for _, r := range rules {
+		r.match = slices.Clone(r.match)
+		i := slices.IndexFunc(r.match, func(m ir.Match) bool { return m.Field == s.proto.field })
+		if i >= 0 {
+			both := ranges.Common(r.match[i].Values, []ir.Range{in}, 1<<16)
+			switch {
+			case len(both) == 0:
+				continue
+			case both[0] == in:
+				r.match = slices.Delete(r.match, i, i+1)
+			default:
+				r.match[i].Values = both
+			}
+		}
+		left = append(left, r)
+		if r.always() {
+			break
+		}
+	}
+	return left
+}

@@ -1,0 +1,36 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+)
+
+// fibonacci spreads consecutive numbers as far as possible: 2^32 divided by the golden ratio (Knuth, The Art of
+// Computer Programming, 6.4). So the sampled packets of a reason are never in step with a sender that repeats itself.
+var fibonacci uint32 = 0x9e3779b9
+
+// draw jumps for one in so many packets; r0 points to the counter of their reason. The counter, times a factor, plus a
+// secret number, replaces a random number: a call of the kernel for one costs several times as much.
+func (g *generator) draw(label string) {
+	if g.Sampling.Share == 0 {
+		return
+	}
+	g.Add(
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.Mul.Imm32(asm.R1, int32(fibonacci)),
+		asm.Add.Imm32(asm.R1, int32(g.Sampling.Salt)),
+		asm.JLT.Imm32(asm.R1, int32(g.Sampling.Share), label),
+	)
+}
+
+// sample copies a packet that is decided and counted to user space, and goes on.
+func (g *generator) sample(verdict uint8, label string) {
+	g.Mark(label + "_sample")
+	g.Add(
+		asm.Mov.Reg(asm.R1, context),
+		asm.LoadMem(asm.R2, asm.RFP, slotAt, asm.Word), asm.LSh.Imm(asm.R2, 8), asm.Or.Imm(asm.R2, int32(verdict)),
+		asm.Call.Label(image.SampleTraffic),
+		asm.Ja.Label(label+"_out"),
+	)
+}

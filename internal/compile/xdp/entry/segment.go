@@ -1,0 +1,103 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// flow has the hash of the packet's flow. The number of remaining bytes is not needed any more where a section decides a segment.
+const flow = remaining
+
+// now has the time, once the hash is not needed any more.
+const now = flow
+
+// refuse ends with the refusal of a segment with ACK and without SYN, RST and FIN, of no flow that is noted, where nothing but a cookie
+// could have it pass and none was sent for it lately: refuse_segment() of bpf/segment.h, without a call. Other segments go on with the
+// hash of the flow in its register: at known if the flow may be noted, at unknown if it is not. Where the kernel may have to be asked they
+// go on at other, without it.
+func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, known, unknown, other string) {
+	s.flowHash()
+	s.Add( // the bit of its bucket: find_open_flow() of bpf/flow.h
+		asm.Mov.Reg(asm.R1, flow), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, int32(s.FlowMask>>3&^7)),
+		asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.FlowFilter), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.RSh.Reg(asm.R2, flow), asm.JSet.Imm(asm.R2, 1, known),
+	)
+	none := s.newLabel()
+	s.Add( // coarse_time() of bpf/clock.h, unless the tick is over
+		asm.FnJiffies64.Call(),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(image.Tick), asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord),
+		asm.JEq.Imm(asm.R3, 0, unknown),
+		asm.Xor.Reg(asm.R0, asm.R3), asm.JSet.Imm(asm.R0, 1<<image.TickBits-1, unknown),
+	)
+	s.Add( // cookie_may_come() of bpf/cookie.h
+		asm.Mov.Reg(asm.R1, flow), asm.And.Imm(asm.R1, image.SentNotes-1),
+		asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.CookiesSent), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R2, asm.R2, 0, asm.Byte),
+		asm.JEq.Imm(asm.R2, 0, none),
+		asm.Mov.Reg(asm.R1, asm.R3), asm.RSh.Imm(asm.R1, image.CookieSlot), asm.Sub.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, image.SentEver-1), asm.JLT.Imm(asm.R1, image.SentSlots, unknown),
+	)
+	s.Mark(none)
+	s.onlyCookies(protection, other)
+	s.countOnly(found.Slots[ir.AckInvalid])
+	s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+}
+
+// flowHash is flow_hash() of bpf/flow.h.
+func (s *section) flowHash() {
+	s.ends(flow, asm.R2)
+	s.Add(
+		asm.LoadMapValue(asm.R3, 0, image.SynKeysHash).WithReference(image.SynKeys),
+		asm.LoadMem(asm.R4, asm.R3, 8, asm.DWord), asm.Or.Imm(asm.R4, 1),
+	)
+	if s.v4() {
+		s.Add(asm.LoadMem(asm.R1, asm.R3, 0, asm.DWord), asm.Xor.Reg(flow, asm.R1))
+		s.hashFlow()
+	}
+	s.Add(asm.Xor.Reg(flow, asm.R2))
+	s.hashFlow()
+	s.hashFlow()
+}
+
+// hashFlow is what hash_word() of bpf/flow.h does with the word in the hash, by the factor in r4.
+func (s *section) hashFlow() {
+	s.Add(asm.Mul.Reg(flow, asm.R4), asm.Mov.Reg(asm.R1, flow), asm.RSh.Imm(asm.R1, 32), asm.Xor.Reg(flow, asm.R1))
+}
+
+// onlyCookies is only_cookies() of bpf/segment.h at the time in r3. It goes to otherwise if the answer is no.
+func (s *section) onlyCookies(protection int, otherwise string) {
+	s.Add(asm.Mov.Reg(now, asm.R3))
+	if len(s.Program.Protections) == 1 { // an array of one value needs no lookup
+		s.Add(asm.LoadMapValue(asm.R0, 0, 0).WithReference(image.ProtectionStates))
+	} else {
+		s.element(image.ProtectionStates, protection, otherwise)
+	}
+	s.Add(
+		asm.LoadMem(asm.R1, asm.R0, image.RefusedUntil, asm.DWord), asm.JGT.Reg(asm.R1, now, otherwise),
+		asm.LoadMem(asm.R1, asm.R0, image.ActiveUntil, asm.DWord),
+		asm.LoadImm(asm.R2, image.ActiveTime-image.ActiveRenew, asm.DWord), asm.Add.Reg(asm.R2, now),
+		asm.JLE.Reg(asm.R1, asm.R2, otherwise),
+	)
+	s.element(image.Askers, image.AskStranger, otherwise)
+	s.Add(
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.Mov.Reg(asm.R2, now), asm.Add.Imm(asm.R2, image.AskBurst*image.AskInterval),
+		asm.JLE.Reg(asm.R1, asm.R2, otherwise),
+	)
+}
+
+// element sets r0 to the address of an element of an array, or goes to otherwise if there is none.
+func (s *section) element(array string, index int, otherwise string) {
+	s.Add(
+		asm.StoreImm(asm.RFP, slotAt, int64(index), asm.Word), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, slotAt),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(array), asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, otherwise),
+	)
+}
+
+// countOnly counts the packet in a slot and goes on.
+func (s *section) countOnly(slot uint32) {
+	out := s.newLabel()
+	s.element(image.Counters, int(slot), out)
+	s.increment()
+	s.Mark(out)
+}

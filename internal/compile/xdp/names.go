@@ -1,0 +1,125 @@
+package xdp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// Limits of bpf/names.h.
+const (
+	maxNameSets  = 32
+	maxNameDepth = 16 // labels of a listed name
+)
+
+// names are the sets of domain names that rules use, in one table: each name with the sets that list it.
+type names struct {
+	bit    map[int]int // of each set that is asked for, by its index in ir.Program.Names
+	key    [2]uint64   // of the hash
+	depths uint32      // with how many labels names are listed, a bit each
+	root   uint32      // the sets that list the root, a bit each
+	table  nameTable
+}
+
+func compileNames(p *ir.Program) (*names, error) {
+	n := &names{bit: map[int]int{}}
+	for i := range p.Rules {
+		for _, m := range p.Rules[i].Names {
+			for _, set := range m.Sets {
+				if _, known := n.bit[set]; !known {
+					n.bit[set] = len(n.bit)
+				}
+			}
+		}
+	}
+	if len(n.bit) > maxNameSets {
+		return nil, fmt.Errorf("rules ask for %d different sets of names, at most %d can be told apart: merge some", len(n.bit), maxNameSets)
+	}
+	if len(n.bit) == 0 {
+		return n, nil
+	}
+	// If the table has too many names in one place, it is made again with another key.
+	for range 8 {
+		n.key = randomKey()
+		list, err := n.hash(p)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if n.table, ok = newNameTable(list); ok {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("hashing %d names: too many fall into the same place", n.table.names)
+}
+
+// randomKey draws the secret key of the hash. A sender who knew it could construct names that are taken for others.
+func randomKey() [2]uint64 {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return [2]uint64{binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:])}
+}
+
+// hash hashes all names of the sets that rules use.
+func (n *names) hash(p *ir.Program) ([]hashedName, error) {
+	var list []hashedName
+	for set, bit := range n.bit {
+		list = slices.Grow(list, len(p.Names[set].Names))
+		for _, name := range p.Names[set].Names {
+			hash, depth := hashName(n.key, name)
+			switch {
+			case depth == 0:
+				n.root |= 1 << bit
+				continue
+			case depth > maxNameDepth:
+				return nil, fmt.Errorf("set %q: name %s has %d labels, at most %d can be matched", p.Names[set].Name, name, depth, maxNameDepth)
+			}
+			n.depths |= 1 << depth
+			list = append(list, hashedName{hash, 1 << bit})
+		}
+	}
+	return list, nil
+}
+
+// bits are the sets of a match, a bit each.
+func (n *names) bits(m ir.NameMatch) (bits uint32) {
+	for _, set := range m.Sets {
+		bits |= 1 << n.bit[set]
+	}
+	return bits
+}
+
+func (n *names) part() component {
+	if len(n.bit) == 0 {
+		return component{}
+	}
+	return component{
+		constants: map[string]any{
+			"name_buckets":   uint32(n.table.homes),
+			"name_depths":    n.depths,
+			"name_root_sets": n.root,
+			"name_key":       n.key,
+		},
+		shapes: map[string]image.Shape{image.Names: {ValueSize: nameBucketSize, Entries: uint32(n.table.buckets())}},
+		fill: func(memory map[string][]byte) error {
+			copy(memory[image.Names], n.table.memory)
+			return nil
+		},
+	}
+}
+
+// hashName returns the hash of a name's labels, from the last one on, and their number.
+func hashName(key [2]uint64, name string) (hash uint64, depth int) {
+	h := newSIPHash(key)
+	for rest := name; rest != ""; depth++ {
+		dot := strings.LastIndexByte(rest, '.')
+		h.label(unescaped(rest[dot+1:]))
+		rest = rest[:max(dot, 0)]
+	}
+	return h.sum(), depth
+}
