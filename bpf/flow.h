@@ -10,7 +10,7 @@
  * kernel was once found to have, last one that it was found to have for more than a minute; among equals, the one that
  * was seen longest ago. A flow of the last two kinds is replaced only for a source whose prefix has not displaced too
  * many (see note_flow() in protect.h). The kernel is asked about a displaced flow again when its next packet comes.
- * internal/flowtable/table.go reads and writes the same words.
+ * internal/kernel/datapath/table.go reads and writes the same words.
  */
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* The slots of `generations`, as in internal/datapath/trialprogram.go. */
+/* The slots of `generations`, as in internal/kernel/datapath/trialprogram.go. */
 enum slot {
 	SLOT_NEW,
 	SLOT_OLD,

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/rights"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
 // privilegeError says that a command needs more rights than this process has.
@@ -32,4 +32,4 @@ func (e *privilegeError) Hint() string {
 
 // privileged reports whether this process may reach the state and change devices. Loading the XDP program takes more,
 // for which apply asks.
-func privileged() bool { return rights.Check("", rights.BPF, rights.NetAdmin) == nil }
+func privileged() bool { return features.CheckRights("", features.BPF, features.NetAdmin) == nil }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemonclient"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 

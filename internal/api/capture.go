@@ -9,7 +9,7 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/captured"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
 )

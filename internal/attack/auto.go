@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/flowtable"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"
@@ -177,7 +176,7 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 }
 
 // connections lists the TCP connections that the kernel has. A list of many takes a while, so it is asked for only when a rule needs it.
-type connections func() ([]flowtable.Connection, error)
+type connections func() ([]datapath.Connection, error)
 
 // cuts says why a rule could drop segments of an open TCP connection, "" when it cannot.
 func (open connections) cuts(s *suggest.Signature) string {
@@ -188,7 +187,7 @@ func (open connections) cuts(s *suggest.Signature) string {
 	if err != nil {
 		return fmt.Sprintf("nobody knows which TCP connections are open: %v", err)
 	}
-	if slices.ContainsFunc(list, func(c flowtable.Connection) bool {
+	if slices.ContainsFunc(list, func(c datapath.Connection) bool {
 		return s.MayMatch(c.Client, c.Server) || s.MayMatch(c.Server, c.Client)
 	}) {
 		return "it can match segments of an open TCP connection"
@@ -268,7 +267,7 @@ func (w *Watcher) automate(ctx context.Context) {
 		w.now.auto = newAutomatic(good)
 		w.now.auto.adopt(mine, w.at)
 	}
-	a, there, open := w.now.auto, map[string]bool{}, connections(sync.OnceValues(flowtable.Open))
+	a, there, open := w.now.auto, map[string]bool{}, connections(sync.OnceValues(datapath.Open))
 	for _, t := range mine {
 		there[t.Name] = true
 	}

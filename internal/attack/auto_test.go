@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/flowtable"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -30,7 +30,7 @@ type autoTest struct {
 	*automatic
 	now    time.Time
 	bounds policy.Auto
-	open   []flowtable.Connection
+	open   []datapath.Connection
 }
 
 func newAutoTest(t *testing.T) *autoTest {
@@ -47,7 +47,7 @@ func rule(port, harmed int) suggest.Rule {
 	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: harm}}
 }
 
-func (a *autoTest) connections() ([]flowtable.Connection, error) { return a.open, nil }
+func (a *autoTest) connections() ([]datapath.Connection, error) { return a.open, nil }
 
 func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	a.Helper()
@@ -202,13 +202,13 @@ func TestAutomaticSparesTheUnproved(t *testing.T) {
 		r.Text = "{name: suggested-1, " + keys + ", observe: true, then: drop}"
 		return r
 	}
-	open := func(client, server string) []flowtable.Connection {
-		return []flowtable.Connection{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
+	open := func(client, server string) []datapath.Connection {
+		return []datapath.Connection{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
 	}
 	upload := open("203.0.113.7:40000", "192.0.2.1:443")
 	for _, tt := range []struct {
 		keys  string
-		open  []flowtable.Connection
+		open  []datapath.Connection
 		taken bool
 	}{
 		{"from: 198.19.2.0/24, proto: udp", nil, false}, // newcomers of a network

@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/os/instance"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -94,7 +94,7 @@ func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
 		defer l.Close()
 		m := l.Generations[0].Manifest
 		w = Wishes{
-			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(ruleset.KindIptables) != nil,
+			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
 			Spared: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
 		}
 		if m.Daemon != nil {

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/flowtable"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -26,7 +25,7 @@ func (l *loaded) keepConnections(context.Context) error {
 }
 
 // know adds the connections of the kernel to a flow table: that of a new program, or of a generation that is returned to.
-func know(open func() (*flowtable.Table, error), m *manifest.Manifest) error {
+func know(open func() (*datapath.Table, error), m *manifest.Manifest) error {
 	flows, err := open()
 	if flows == nil || err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package control makes a policy the one that runs, and says what runs. In: a policy, and what this host is
-// (internal/hostfacts). Out: a generation in the kernel, through internal/datapath and internal/netfilter, and reports on it.
+// (internal/hostfacts). Out: a generation in the kernel, through internal/kernel/datapath and internal/kernel/netfilter, and reports on it.
 // The commands are thin around it; the daemon and the lab use it as they do.
 //
 // Read in this order.
@@ -7,8 +7,8 @@
 //   - apply.go: Apply, from the policy's text to the lock; target.go chooses the target.
 //   - transaction.go: the transaction as one function. Its steps make values: running.go what runs, planned.go what is to run
 //     (place.go, with internal/manifest), load.go what the kernel has of it (connections.go, dynamic.go,
-//     keepbans.go, netfilter.go with internal/ruleset), session.go whether it would cut the operator off, install.go what decides from then on
-//     (installtrial.go; strict.go, with internal/strict).
+//     keepbans.go, netfilter.go with internal/kernel/netfilter), session.go whether it would cut the operator off, install.go what decides from then on
+//     (installtrial.go; strict.go, with internal/kernel/netfilter).
 //   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
 //   - live.go: what runs, as the kernel says (internal/generation); status.go, explain.go and probe.go report it; block.go changes its
 //     dynamic sets (internal/dynamicset).

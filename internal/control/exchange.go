@@ -9,13 +9,13 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/features"
 	"github.com/floodwall/floodwall/internal/generation"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // Live lists the sets of the policy that runs whose content is exchanged; none when nothing runs.

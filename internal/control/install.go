@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // handOver is the time for which a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
@@ -37,7 +36,7 @@ func (l *loaded) install(ctx context.Context) (*installed, error) {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	s := &switchover{loaded: l, text: text, to: &installed{loaded: l}, trial: l.options.Confirm, tools: map[ruleset.Kind]ruleset.Tool{}}
+	s := &switchover{loaded: l, text: text, to: &installed{loaded: l}, trial: l.options.Confirm, tools: map[netfilter.Kind]netfilter.Tool{}}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -70,9 +69,9 @@ type switchover struct {
 	begin time.Time              // when the first ruleset was loaded, or would have been
 	base  *generation.Generation // that returns if the new one is not confirmed, or nil
 	ended *generation.Generation // whose trial this change ends, or nil
-	old   map[ruleset.Kind]*ruleset.Ruleset
-	new   map[ruleset.Kind]*ruleset.Ruleset
-	tools map[ruleset.Kind]ruleset.Tool
+	old   map[netfilter.Kind]*netfilter.Ruleset
+	new   map[netfilter.Kind]*netfilter.Ruleset
+	tools map[netfilter.Kind]netfilter.Tool
 	done  []func() error // what undoes the steps so far, first to last
 }
 
@@ -156,12 +155,12 @@ func (s *switchover) dropEnded() error {
 
 // prepare finds the tools, and removes remains of applies that died.
 func (s *switchover) prepare(ctx context.Context) error {
-	s.old, s.new = map[ruleset.Kind]*ruleset.Ruleset{}, map[ruleset.Kind]*ruleset.Ruleset{}
+	s.old, s.new = map[netfilter.Kind]*netfilter.Ruleset{}, map[netfilter.Kind]*netfilter.Ruleset{}
 	for _, p := range s.manifest.AllRulesets() {
 		s.new[p.Kind] = p
 	}
 	var keep []string
-	used := map[ruleset.Kind]bool{}
+	used := map[netfilter.Kind]bool{}
 	for k := range s.new {
 		used[k] = true
 	}
@@ -181,7 +180,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 		}
 	}
 	for k := range used {
-		t, err := ruleset.FindTool(ctx, k)
+		t, err := netfilter.FindTool(ctx, k)
 		if err != nil {
 			return &unavailableError{err}
 		}
@@ -198,7 +197,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 func (s *switchover) loadRulesets(ctx context.Context) error {
 	for _, p := range s.manifest.AllRulesets() {
 		k, old := p.Kind, nameOf(s.old[p.Kind])
-		how := ruleset.Loading{Trial: s.guarded(), Beside: s.programs() || s.trial > 0}
+		how := netfilter.Loading{Trial: s.guarded(), Beside: s.programs() || s.trial > 0}
 		if err := s.remains(s.tools[k].Load(ctx, p, old, how)); err != nil {
 			return err
 		}
@@ -238,7 +237,7 @@ func (s *switchover) guarded() time.Duration {
 	return 0
 }
 
-func nameOf(p *ruleset.Ruleset) string {
+func nameOf(p *netfilter.Ruleset) string {
 	if p == nil {
 		return ""
 	}

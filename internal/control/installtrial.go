@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // The deadlines of a change have an order: first the old rulesets in netfilter decide again, then XDP returns to the previous policy, then
@@ -77,7 +77,7 @@ func (s *switchover) start(ctx context.Context) error {
 
 // startTrial begins a trial, or begins it anew.
 func (s *switchover) startTrial(ctx context.Context, length time.Duration) error {
-	if err := s.eachOld(func(k ruleset.Kind, name, old string) error { return s.tools[k].SetReturn(ctx, name, old, length) }); err != nil {
+	if err := s.eachOld(func(k netfilter.Kind, name, old string) error { return s.tools[k].SetReturn(ctx, name, old, length) }); err != nil {
 		return err
 	}
 	ends, err := s.hold(ctx, length)
@@ -87,12 +87,12 @@ func (s *switchover) startTrial(ctx context.Context, length time.Duration) error
 	if err != nil {
 		return err
 	}
-	return s.eachOld(func(k ruleset.Kind, name, old string) error { return s.tools[k].SetAside(ctx, name, old) })
+	return s.eachOld(func(k netfilter.Kind, name, old string) error { return s.tools[k].SetAside(ctx, name, old) })
 }
 
 // eachOld calls fn for the old rulesets, each with the new one that takes its place. One that only stands in, and so leaves nobody
 // deciding, comes last.
-func (s *switchover) eachOld(fn func(k ruleset.Kind, name, old string) error) error {
+func (s *switchover) eachOld(fn func(k netfilter.Kind, name, old string) error) error {
 	for _, p := range s.manifest.AllRulesets() {
 		if old := s.old[p.Kind]; old != nil {
 			if err := fn(p.Kind, p.Name, old.Name); err != nil {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // A command that changes a dynamic set also records the change in the file of bans, under the lock of the state, for the next boot. An
@@ -124,7 +124,7 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 func (l *loaded) loadBans() {
 	limits := map[string]int{}
 	for _, s := range l.compiled.Program.Sets {
-		if !ruleset.DynamicByName(&s) {
+		if !netfilter.DynamicByName(&s) {
 			continue
 		}
 		if l.running.generation != nil && l.running.foreign == nil {

@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // At boot a device may appear after its policy is loaded. Neither XDP nor the ingress hook can be attached to a device that does not exist.

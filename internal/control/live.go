@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // live is the policy that runs, with the steps by which this package changes it.

@@ -12,10 +12,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/counts"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // loaded is a generation whose program is in the kernel, on no device, and whose rules for netfilter are ready.
@@ -24,7 +24,7 @@ type loaded struct {
 	manifest *manifest.Manifest // complete
 	program  *datapath.Program  // nil without XDP
 	xdp      *xdpgen.Program
-	ruleset  *ruleset.Ruleset                // in netfilter; nil when there is nothing for it to do
+	ruleset  *netfilter.Ruleset              // in netfilter; nil when there is nothing for it to do
 	fresh    []uint32                        // counter slots of temporary rules that must begin at zero
 	began    counts.Seeds                    // what its counters begin with
 	kept     map[string][]dynamicset.Blocked // entries of dynamic sets, by the set

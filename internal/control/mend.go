@@ -5,8 +5,7 @@ import (
 	"errors"
 
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // mend completes or undoes the change of a command that died in between. XDP says which policy decides, and the rulesets in netfilter must
@@ -33,7 +32,7 @@ func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 }
 
 // mendRuleset puts a ruleset in force, and removes others of its kind.
-func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation.Generation, p *ruleset.Ruleset, restore bool) error {
+func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation.Generation, p *netfilter.Ruleset, restore bool) error {
 	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation.Gener
 	if _, err := t.Clean(ctx, in.prefixOf(p.Kind), keepOf(other)...); err != nil {
 		return err
 	}
-	return confirmed(t.Load(ctx, p, other, ruleset.Loading{}))
+	return confirmed(t.Load(ctx, p, other, netfilter.Loading{}))
 }
 
 // confirmed returns nil for the error that parts are left: the next change removes them.
@@ -85,7 +84,7 @@ func keepOf(name string) []string {
 }
 
 // otherRuleset is a ruleset of the instance, of the same kind, that decides though it should not, or "".
-func (l *live) otherRuleset(ctx context.Context, in Instance, t ruleset.Tool, p *ruleset.Ruleset) (string, error) {
+func (l *live) otherRuleset(ctx context.Context, in Instance, t netfilter.Tool, p *netfilter.Ruleset) (string, error) {
 	names, err := t.Leftovers(ctx, in.prefixOf(p.Kind), p.Name)
 	if err != nil {
 		return "", err

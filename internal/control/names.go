@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // namePrefix is what the names of all rulesets of an instance begin with. Instances in other directories have other names.
@@ -38,8 +38,8 @@ func (in Instance) nextName(manifests []*manifest.Manifest) string {
 }
 
 // prefixOf is what the names of rulesets of a kind begin with.
-func (in Instance) prefixOf(k ruleset.Kind) string {
-	if k == ruleset.KindIptables {
+func (in Instance) prefixOf(k netfilter.Kind) string {
+	if k == netfilter.KindIptables {
 		return strings.ToUpper(in.namePrefix())
 	}
 	return in.namePrefix()

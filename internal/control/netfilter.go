@@ -11,10 +11,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/counts"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
@@ -30,8 +30,8 @@ func (l *loaded) netfilter(ctx context.Context) error {
 	if l.ruleset != nil {
 		l.ruleset.Fill = dynamicset.Elements(l.ruleset, l.kept)
 		l.ruleset.FillLive(l.compiled.Program)
-		l.manifest.Rulesets = []*ruleset.Ruleset{l.ruleset}
-		if _, err := ruleset.FindTool(ctx, l.ruleset.Kind); err != nil {
+		l.manifest.Rulesets = []*netfilter.Ruleset{l.ruleset}
+		if _, err := netfilter.FindTool(ctx, l.ruleset.Kind); err != nil {
 			return l.lacking(err)
 		}
 	}
@@ -43,20 +43,20 @@ func (l *loaded) netfilter(ctx context.Context) error {
 
 // compileRuleset makes the ruleset of the target, if there is anything for it to do.
 func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfiltergen.Left, error) {
-	k := ruleset.KindNft
+	k := netfilter.KindNft
 	if l.target == plan.TargetIptables {
-		k = ruleset.KindIptables
+		k = netfilter.KindIptables
 	}
 	counts, err := l.countsBefore(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if k == ruleset.KindIptables {
+	if k == netfilter.KindIptables {
 		x, err := iptables.Generate(l.stages, iptables.Options{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
 			return nil, inFile(l.compiled.Policy.File, err)
 		}
-		l.ruleset = ruleset.OfIptables(l.compiled.Program, x, name)
+		l.ruleset = netfilter.OfIptables(l.compiled.Program, x, name)
 		return x.Left, nil
 	}
 	n, err := nftables.Generate(l.stages, nftables.Options{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
@@ -64,7 +64,7 @@ func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfilterge
 		return nil, inFile(l.compiled.Policy.File, err)
 	}
 	if !n.Empty() || l.target == plan.TargetNftables {
-		l.ruleset = ruleset.OfNftables(l.compiled.Program, n)
+		l.ruleset = netfilter.OfNftables(l.compiled.Program, n)
 	}
 	return n.Left, nil
 }
@@ -112,7 +112,7 @@ func (l *loaded) standIn(name string) {
 	}
 	for _, old := range l.running.live.Base().Manifest.Rulesets {
 		if l.manifest.RulesetOf(old.Kind) == nil {
-			l.manifest.StandIn = append(l.manifest.StandIn, ruleset.StandIn(old, name))
+			l.manifest.StandIn = append(l.manifest.StandIn, netfilter.StandIn(old, name))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (e *LeftError) Hint() string { return "use --target xdp, or switch the chec
 
 // countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
 // in a.began.
-func (l *loaded) countsBefore(ctx context.Context, k ruleset.Kind) (func(string) (uint64, uint64), error) {
+func (l *loaded) countsBefore(ctx context.Context, k netfilter.Kind) (func(string) (uint64, uint64), error) {
 	if l.running.live == nil || l.running.generation.Manifest.RulesetOf(k) == nil {
 		return nil, nil
 	}
@@ -180,7 +180,7 @@ func (l *loaded) keepBans(ctx context.Context) error {
 	}
 	for _, s := range l.compiled.Program.Sets {
 		was, ok := l.running.generation.Manifest.Set(s.Name)
-		if !ruleset.DynamicByName(&s) || !ok || was.Dynamic < 0 {
+		if !netfilter.DynamicByName(&s) || !ok || was.Dynamic < 0 {
 			continue
 		}
 		list, err := l.running.live.Entries(ctx, l.running.generation, was)

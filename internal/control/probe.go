@@ -7,11 +7,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/kernel/replica"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/replica"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Reasons that no policy names: see probeNetfilter.
@@ -45,7 +45,7 @@ func probeNetfilter(ctx context.Context, g *generation.Generation, spec packet.S
 		return e, nil
 	}
 	tool := replica.Nft
-	if set.Kind == ruleset.KindIptables {
+	if set.Kind == netfilter.KindIptables {
 		tool = replica.Iptables
 	}
 	if t := m.TemporaryRuleset; t != nil {
@@ -92,7 +92,7 @@ var stageOf = map[replica.Hook]plan.Stage{
 }
 
 // conclude reads the answer of a copy.
-func conclude(m *manifest.Manifest, set *ruleset.Ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
+func conclude(m *manifest.Manifest, set *netfilter.Ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
 	drops := a.Dropped != ""
 	decision, found := m.Decision(set, a.Moved, drops)
 	if drops && !found { // what SYNPROXY takes goes no further, either

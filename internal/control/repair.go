@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // Repaired is what a repair has put back into the kernel.
@@ -167,7 +166,7 @@ func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *genera
 }
 
 // restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, in Instance, g *generation.Generation, p *ruleset.Ruleset) (cause string, err error) {
+func (l *live) restore(ctx context.Context, in Instance, g *generation.Generation, p *netfilter.Ruleset) (cause string, err error) {
 	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
@@ -178,7 +177,7 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation.Generatio
 		return "", err
 	case state == netfilter.Absent:
 		cause = "it was removed"
-	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == ruleset.KindIptables:
+	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == netfilter.KindIptables:
 		differs := t.Verify(ctx, p)
 		if differs == nil {
 			return "", nil
@@ -205,7 +204,7 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation.Generatio
 }
 
 // refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
-func (l *live) refill(g *generation.Generation, p *ruleset.Ruleset, bans map[string][]dynamicset.Blocked) error {
+func (l *live) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]dynamicset.Blocked) error {
 	p.Fill = dynamicset.Elements(p, bans)
 	if len(p.Live) == 0 {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // proxyTable is the table that keeps SYNPROXY at work on connections that it began before the policy did without.

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -117,11 +117,11 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err := windDown(ctx, now, before.Manifest); err != nil {
 		return err
 	}
-	var how ruleset.Loading // without XDP one step does it
+	var how netfilter.Loading // without XDP one step does it
 	if now.Program != nil {
-		how = ruleset.Loading{Trial: handOver, Beside: true}
+		how = netfilter.Loading{Trial: handOver, Beside: true}
 	}
-	var loaded []*ruleset.Ruleset
+	var loaded []*netfilter.Ruleset
 	err = strictly(l.State, before.Manifest, func() (err error) {
 		loaded, err = l.reload(ctx, now, before, bans, how)
 		return err
@@ -205,7 +205,7 @@ func (l *live) carryTemporary(now, before *generation.Generation) error {
 }
 
 // reload loads the rulesets of the generation before, as far as that goes.
-func (l *live) reload(ctx context.Context, now, before *generation.Generation, bans map[string][]dynamicset.Blocked, how ruleset.Loading) (loaded []*ruleset.Ruleset, err error) {
+func (l *live) reload(ctx context.Context, now, before *generation.Generation, bans map[string][]dynamicset.Blocked, how netfilter.Loading) (loaded []*netfilter.Ruleset, err error) {
 	for _, p := range before.Manifest.Rulesets {
 		t, err := l.Tool(ctx, p.Kind)
 		if err == nil {
@@ -223,7 +223,7 @@ func (l *live) reload(ctx context.Context, now, before *generation.Generation, b
 }
 
 // unload takes back rulesets that were loaded for a rollback that went no further.
-func (l *live) unload(ctx context.Context, now *generation.Generation, rulesets []*ruleset.Ruleset) (err error) {
+func (l *live) unload(ctx context.Context, now *generation.Generation, rulesets []*netfilter.Ruleset) (err error) {
 	for _, p := range rulesets {
 		err = errors.Join(err, l.Tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.Manifest.RulesetOf(p.Kind))))
 	}

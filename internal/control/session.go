@@ -8,9 +8,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/strict"
 )
 
 // LockoutError says that a policy would cut a session.
@@ -54,7 +54,7 @@ func (l *loaded) guard(context.Context) error {
 // has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
 func sessionPackets() []string {
 	packets := []string{". state=established", "S"}
-	if loose, err := strict.Loose(); err == nil && loose != nil && *loose == 0 {
+	if loose, err := netfilter.Loose(); err == nil && loose != nil && *loose == 0 {
 		packets = append(packets, ". state=invalid")
 	}
 	return packets

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/strict"
 )
 
 // warnStrict adds the note on what a strict conntrack does to connections from before.
@@ -23,7 +23,7 @@ func (p *planned) warnStrict() {
 
 // strictFor makes conntrack strict if one of the remaining generations needs that, and else restores the host's setting.
 func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
-	return strict.Keep(state, slices.ContainsFunc(remain, (*manifest.Manifest).Strict))
+	return netfilter.Keep(state, slices.ContainsFunc(remain, (*manifest.Manifest).Strict))
 }
 
 // strictly runs fn, which loads rulesets, with conntrack strict before any of them decides, if their generation needs it.
@@ -31,7 +31,7 @@ func strictly(state *datapath.State, m *manifest.Manifest, fn func() error) erro
 	if !m.Strict() {
 		return fn()
 	}
-	return strict.Load(state, fn)
+	return netfilter.Load(state, fn)
 }
 
 // loadStrictly loads the rulesets in netfilter, and has undo bring back what conntrack was.

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/internal/temporary"
 )
@@ -117,7 +116,7 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 	if err := l.rewrite(g, m); err != nil {
 		return err
 	}
-	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], ruleset.Loading{})); err != nil {
+	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], netfilter.Loading{})); err != nil {
 		return errors.Join(err, l.rewrite(g, g.Manifest))
 	}
 	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
@@ -139,7 +138,7 @@ func (in Instance) endTemporary(ctx context.Context, l *live, g *generation.Gene
 }
 
 // settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died.
-func (in Instance) settledTemporary(ctx context.Context, t ruleset.Tool, kind ruleset.Kind) (settled []string, err error) {
+func (in Instance) settledTemporary(ctx context.Context, t netfilter.Tool, kind netfilter.Kind) (settled []string, err error) {
 	names, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
 	if err != nil {
 		return nil, err
@@ -160,11 +159,11 @@ func (in Instance) settledTemporary(ctx context.Context, t ruleset.Tool, kind ru
 }
 
 // temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
-func (in Instance) temporaryRuleset(ctx context.Context, t ruleset.Tool, c *Compiled, m *manifest.Manifest, old []string) (*ruleset.Ruleset, error) {
-	name, counted := in.temporaryPrefix(ruleset.KindNft)+"1", map[string]netfilter.Count{}
+func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Compiled, m *manifest.Manifest, old []string) (*netfilter.Ruleset, error) {
+	name, counted := in.temporaryPrefix(netfilter.KindNft)+"1", map[string]netfilter.Count{}
 	if len(old) > 0 {
 		if strings.HasSuffix(old[0], "1") {
-			name = in.temporaryPrefix(ruleset.KindNft) + "2"
+			name = in.temporaryPrefix(netfilter.KindNft) + "2"
 		}
 		_, err := t.Clean(ctx, in.temporaryPrefix(m.Ruleset().Kind), old[0]) // what else a process has left that died
 		if err == nil {
@@ -187,14 +186,14 @@ func (l *live) rewrite(g *generation.Generation, m *manifest.Manifest) error {
 }
 
 // temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
-func (in Instance) temporaryPrefix(k ruleset.Kind) string {
-	return strings.TrimSuffix(in.prefixOf(k), "-") + map[ruleset.Kind]string{ruleset.KindNft: "t-", ruleset.KindIptables: "T-"}[k]
+func (in Instance) temporaryPrefix(k netfilter.Kind) string {
+	return strings.TrimSuffix(in.prefixOf(k), "-") + map[netfilter.Kind]string{netfilter.KindNft: "t-", netfilter.KindIptables: "T-"}[k]
 }
 
 // cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep. Without its tool a kind has none.
 func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err error) {
-	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
-		if t, missing := ruleset.FindTool(ctx, k); missing == nil {
+	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
+		if t, missing := netfilter.FindTool(ctx, k); missing == nil {
 			_, failed := t.Clean(ctx, in.temporaryPrefix(k), keep...)
 			err = errors.Join(err, failed)
 		}

@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
@@ -43,14 +42,14 @@ func (f temporaryFaults) agree(when string) (listed bool) {
 }
 
 // inert leaves the ruleset of temporary rules as a command that was killed does: loaded, with the time over in which it was to confirm.
-func (f temporaryFaults) inert(kind ruleset.Kind) {
+func (f temporaryFaults) inert(kind netfilter.Kind) {
 	f.lists.Helper()
 	ctx := f.lists.Context()
 	m, err := f.lists.Manifest(ctx)
 	if err != nil {
 		f.lists.Fatal(err)
 	}
-	tool, err := ruleset.FindTool(ctx, kind)
+	tool, err := netfilter.FindTool(ctx, kind)
 	if err != nil {
 		f.lists.Fatal(err)
 	}
@@ -58,7 +57,7 @@ func (f temporaryFaults) inert(kind ruleset.Kind) {
 	if err := tool.Remove(ctx, name); err != nil {
 		f.lists.Fatal(err)
 	}
-	if err := tool.Load(ctx, m.TemporaryRuleset, "", ruleset.Loading{Trial: 2 * time.Second}); err != nil {
+	if err := tool.Load(ctx, m.TemporaryRuleset, "", netfilter.Loading{Trial: 2 * time.Second}); err != nil {
 		f.lists.Fatal(err)
 	}
 	for {
@@ -77,7 +76,7 @@ func (f temporaryFaults) inert(kind ruleset.Kind) {
 // next command mends it, and a rule is in force exactly when it is listed.
 func TestTemporaryFaults(t *testing.T) {
 	onLists(t, func(l *lists, w way) {
-		kind, ok := map[string]ruleset.Kind{"nftables": ruleset.KindNft, "iptables": ruleset.KindIptables}[w.name]
+		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
 		if !ok {
 			return
 		}

@@ -5,10 +5,10 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/rights"
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
@@ -70,7 +70,7 @@ func (r request) permitted() error {
 	if r.target != plan.TargetXDP {
 		return nil
 	}
-	return rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon)
+	return features.CheckRights("loading the XDP program", features.BPF, features.NetAdmin, features.Perfmon)
 }
 
 // follows returns ErrChanged if the request is a move and another policy runs than the move was made for.

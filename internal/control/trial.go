@@ -5,11 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
@@ -132,7 +131,7 @@ func (l *live) confirm(ctx context.Context) error {
 }
 
 // rulesetBefore is the ruleset, of the generation before, that rests during the trial.
-func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
+func (l *live) rulesetBefore(k netfilter.Kind) *netfilter.Ruleset {
 	if l.Standby == nil {
 		return nil
 	}
@@ -140,7 +139,7 @@ func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
 }
 
 // dropStandIns removes the rulesets that decide nothing and only kept others at rest.
-func dropStandIns(ctx context.Context, tools map[ruleset.Kind]ruleset.Tool, m *manifest.Manifest) (err error) {
+func dropStandIns(ctx context.Context, tools map[netfilter.Kind]netfilter.Tool, m *manifest.Manifest) (err error) {
 	for _, p := range m.StandIn {
 		err = errors.Join(err, tools[p.Kind].Remove(ctx, p.Name))
 	}
@@ -241,7 +240,7 @@ func (l *live) settle(ctx context.Context, in Instance, number int) error {
 		}
 	}
 	var errs []error
-	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
+	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
 		if _, err := l.Tool(ctx, k); err == nil {
 			errs = append(errs, in.clean(ctx, k, keep...))
 		}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -209,7 +209,7 @@ func (h *host) ruleset() string {
 	if err != nil {
 		h.Fatalf("%v: %s", err, out)
 	}
-	// The probe of internal/netfilter stays when its own removal fails; it has no chain.
+	// The probe of internal/kernel/netfilter stays when its own removal fails; it has no chain.
 	return regexp.MustCompile(`(?m)^# .*\n| timeout \d+\b|^table inet floodwall-probe \{\n(\t.*\n)*\}\n`).ReplaceAllString(string(out), "")
 }
 

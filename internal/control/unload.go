@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
@@ -61,8 +61,8 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 
 // kinds are the tools that may have rulesets of the instance: those that a manifest names, and those that are installed, because an apply
 // that died may leave rulesets that no manifest names.
-func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.Kind, error) {
-	named := map[ruleset.Kind]bool{}
+func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]netfilter.Kind, error) {
+	named := map[netfilter.Kind]bool{}
 	l, err := openLive(ctx, state)
 	switch {
 	case err == nil:
@@ -75,9 +75,9 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.
 	case !errors.Is(err, datapath.ErrNotLoaded):
 		return nil, err
 	}
-	var list []ruleset.Kind
-	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
-		if _, err := ruleset.FindTool(ctx, k); err == nil || named[k] {
+	var list []netfilter.Kind
+	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
+		if _, err := netfilter.FindTool(ctx, k); err == nil || named[k] {
 			list = append(list, k)
 		}
 	}
@@ -85,8 +85,8 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.
 }
 
 // clean removes all rulesets of a kind that the instance has, but for those to keep.
-func (in Instance) clean(ctx context.Context, k ruleset.Kind, keep ...string) error {
-	t, err := ruleset.FindTool(ctx, k)
+func (in Instance) clean(ctx context.Context, k netfilter.Kind, keep ...string) error {
+	t, err := netfilter.FindTool(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // whole finds the parts of the policy in force that the kernel lacks: packets may pass that the policy drops.

@@ -5,19 +5,19 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Counts are what the places of a generation in the kernel have counted.
 type Counts struct {
 	Manifest *manifest.Manifest
-	Program  bool             // there is one in XDP
-	slots    []image.Counter  // its counters
-	Ruleset  *ruleset.Ruleset // in netfilter, or nil
-	Named    map[string]Count // its counters
+	Program  bool               // there is one in XDP
+	slots    []image.Counter    // its counters
+	Ruleset  *netfilter.Ruleset // in netfilter, or nil
+	Named    map[string]Count   // its counters
 	Carried  Carried
 	Read     time.Time // when they were read: those in XDP where there are some
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lostbans"
 	"github.com/floodwall/floodwall/internal/spared"
 )

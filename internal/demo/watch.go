@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // How long the demonstration waits for the daemon. It goes on without it after that: the machine is busy.

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
 // device is a network device, with what its driver says of itself. What the driver does not say is nil.
@@ -28,9 +28,9 @@ type device struct {
 
 	xdp      uint64 // xdpBasic and so on
 	xdpErr   error  // the kernel does not say
-	features map[string]ethtool.Feature
-	channels *ethtool.Channels
-	rings    *ethtool.Rings
+	features map[string]features.Feature
+	channels *features.Channels
+	rings    *features.Rings
 }
 
 // judged completes a finding about the device. Where no strangers' packets come in a finding is worth less.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
 // card is a device that strangers' packets come in by, whose driver has XDP.
@@ -23,11 +23,11 @@ func card(change func(*device)) *device {
 }
 
 func TestDevice(t *testing.T) {
-	on, fixed := ethtool.Feature{On: true}, ethtool.Feature{On: true, Fixed: true}
-	features := func(name string, f ethtool.Feature) func(*device) {
-		return func(d *device) { d.features = map[string]ethtool.Feature{name: f} }
+	on, fixed := features.Feature{On: true}, features.Feature{On: true, Fixed: true}
+	has := func(name string, f features.Feature) func(*device) {
+		return func(d *device) { d.features = map[string]features.Feature{name: f} }
 	}
-	channels := func(c ethtool.Channels) func(*device) { return func(d *device) { d.channels = &c } }
+	channels := func(c features.Channels) func(*device) { return func(d *device) { d.channels = &c } }
 	for _, tt := range []struct {
 		name   string
 		change func(*device)
@@ -44,21 +44,21 @@ func TestDevice(t *testing.T) {
 		{"large frames", func(d *device) { d.mtu, d.xdp = 9000, xdpBasic }, (*device).frames, "warning xdp-mtu: ip link set dev eth0 mtu 1500"},
 		{"large frames, several buffers", func(d *device) { d.mtu = 9000 }, (*device).frames, "note xdp-mtu: ip link set dev eth0 mtu 1500"},
 		{"the largest frame", func(d *device) { d.mtu, d.xdp = 3498, xdpBasic }, (*device).frames, "ok xdp-mtu:"},
-		{"LRO", features("rx-lro", on), (*device).refusals, "warning xdp-setup: ethtool -K eth0 lro off"},
-		{"LRO off", features("rx-lro", ethtool.Feature{}), (*device).refusals, "ok xdp-setup:"},
-		{"GRO of a hypervisor", func(d *device) { features("rx-gro-hw", fixed)(d); d.driver = "virtio_net" }, (*device).refusals,
+		{"LRO", has("rx-lro", on), (*device).refusals, "warning xdp-setup: ethtool -K eth0 lro off"},
+		{"LRO off", has("rx-lro", features.Feature{}), (*device).refusals, "ok xdp-setup:"},
+		{"GRO of a hypervisor", func(d *device) { has("rx-gro-hw", fixed)(d); d.driver = "virtio_net" }, (*device).refusals,
 			"note xdp-setup: have the hypervisor offer VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, or switch its guest_tso4, guest_tso6 and guest_ufo off"},
-		{"GRO of the card", features("rx-gro-hw", fixed), (*device).refusals, "ok xdp-setup:"},
-		{"ena", func(d *device) { channels(ethtool.Channels{MaxCombined: 8, Combined: 8})(d); d.driver = "ena" }, (*device).refusals,
+		{"GRO of the card", has("rx-gro-hw", fixed), (*device).refusals, "ok xdp-setup:"},
+		{"ena", func(d *device) { channels(features.Channels{MaxCombined: 8, Combined: 8})(d); d.driver = "ena" }, (*device).refusals,
 			"warning xdp-setup: ethtool -L eth0 combined 4"},
-		{"few queues", channels(ethtool.Channels{MaxCombined: 16, Combined: 2}), spread(8, false), "warning queues: ethtool -L eth0 combined 8"},
-		{"few queues of a veth", func(d *device) { channels(ethtool.Channels{MaxRX: 2, RX: 1})(d); d.kind = "veth" }, spread(8, false),
+		{"few queues", channels(features.Channels{MaxCombined: 16, Combined: 2}), spread(8, false), "warning queues: ethtool -L eth0 combined 8"},
+		{"few queues of a veth", func(d *device) { channels(features.Channels{MaxRX: 2, RX: 1})(d); d.kind = "veth" }, spread(8, false),
 			"note queues: ethtool -L eth0 rx 2"},
-		{"all queues", channels(ethtool.Channels{MaxCombined: 2, Combined: 2}), spread(8, false),
+		{"all queues", channels(features.Channels{MaxCombined: 2, Combined: 2}), spread(8, false),
 			"note queues: for f in /sys/class/net/eth0/queues/rx-*/rps_cpus; do echo ff > $f; done"},
-		{"all queues, steered", channels(ethtool.Channels{MaxCombined: 2, Combined: 2}), spread(8, true), "ok queues:"},
-		{"enough queues", channels(ethtool.Channels{MaxRX: 8, RX: 8}), spread(8, false), "ok queues:"},
-		{"virtio", channels(ethtool.Channels{MaxCombined: 4, Combined: 2}), func(d *device) Finding { return d.transmitQueues(4) },
+		{"all queues, steered", channels(features.Channels{MaxCombined: 2, Combined: 2}), spread(8, true), "ok queues:"},
+		{"enough queues", channels(features.Channels{MaxRX: 8, RX: 8}), spread(8, false), "ok queues:"},
+		{"virtio", channels(features.Channels{MaxCombined: 4, Combined: 2}), func(d *device) Finding { return d.transmitQueues(4) },
 			"note xdp-transmit: have the hypervisor give the device 6 queues"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { same(t, []Finding{tt.judge(card(tt.change))}, tt.want) })
@@ -96,7 +96,7 @@ func TestRing(t *testing.T) {
 	if kernels.ring["rx_missed_errors"] != 7 {
 		t.Errorf("%+v", kernels)
 	}
-	small := card(func(d *device) { d.rings = &ethtool.Rings{Max: 4096, Size: 256} })
+	small := card(func(d *device) { d.rings = &features.Rings{Max: 4096, Size: 256} })
 	same(t, []Finding{small.ringDrops(nil, c.ring), small.ringDrops(c.ring, c.ring), small.ringDrops(nil, nil)},
 		"problem ring-drops: ethtool -G eth0 rx 4096", "note ring-drops: ethtool -G eth0 rx 4096", "ok ring-drops:")
 	large := card(func(*device) {})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/os/netns"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -26,7 +26,7 @@ type host struct {
 	only     []string         // the devices that are asked for; none for all
 	interval time.Duration    // between two readings of a counter
 	start    time.Time
-	eth      *ethtool.Conn
+	eth      *features.Conn
 
 	hasDaemonUnit func() bool // systemd has a unit of the daemon
 
@@ -38,7 +38,7 @@ type host struct {
 	saved   func() ([]savedRule, error)
 }
 
-func newHost(ctx context.Context, o Options, eth *ethtool.Conn) *host {
+func newHost(ctx context.Context, o Options, eth *features.Conn) *host {
 	h := &host{
 		root: os.DirFS("/"), instance: o.Instance, only: o.Devices, interval: cmp.Or(o.interval, time.Second), start: time.Now(), eth: eth, tool: runTool,
 		hasDaemonUnit: boot.HasDaemonUnit,

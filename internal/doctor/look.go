@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
 // Options say what to look at.
@@ -54,7 +54,7 @@ var probes = []probe{
 // Look looks at all that costs packets on this host, in the network namespace of the calling process, and returns the
 // findings in an order that is always the same. The error is about the device that Options name.
 func Look(ctx context.Context, o Options) ([]Finding, error) {
-	eth, err := ethtool.Open()
+	eth, err := features.Open()
 	if err != nil {
 		return nil, err
 	}

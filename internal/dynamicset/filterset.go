@@ -7,22 +7,21 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // filterSet is a dynamic set in netfilter.
 type filterSet struct {
-	tool    ruleset.Tool
-	ruleset *ruleset.Ruleset
-	names   ruleset.SetNames
+	tool    netfilter.Tool
+	ruleset *netfilter.Ruleset
+	names   netfilter.SetNames
 	entry   manifest.Set
 }
 
 // NewFilterSet returns a set of the ruleset p, where it has these names. The manifest describes it in entry.
-func NewFilterSet(t ruleset.Tool, p *ruleset.Ruleset, names ruleset.SetNames, entry manifest.Set) Set {
+func NewFilterSet(t netfilter.Tool, p *netfilter.Ruleset, names netfilter.SetNames, entry manifest.Set) Set {
 	return &filterSet{t, p, names, entry}
 }
 

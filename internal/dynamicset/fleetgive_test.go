@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // memorySet is the bans of a set in netfilter, as far as filterSpace decides about them.

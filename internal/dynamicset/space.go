@@ -8,8 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // filterSpace decides which bans a set in netfilter has space for. Bans of programs take at most three quarters of it, and give way to
@@ -141,7 +140,7 @@ func (s *filterSet) remove(ctx context.Context, prefixes []netip.Prefix) error {
 }
 
 // Elements are the entries that the sets of a ruleset begin with, by the set of netfilter. kept is by the set of the policy.
-func Elements(p *ruleset.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
+func Elements(p *netfilter.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
 	out := map[string][]netfilter.Element{}
 	for name, set := range p.Sets {
 		for _, b := range kept[name] {

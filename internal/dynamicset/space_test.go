@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // TestBatchSparesItself enters a ban again and others with it: the space for those is not that of the first.

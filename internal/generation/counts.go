@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Counts reads all counters of a generation.
@@ -45,7 +44,7 @@ func (l *Live) Counts(ctx context.Context, g *Generation) (*counts.Counts, error
 }
 
 // temporaryCounts adds what temporary rules have counted in netfilter.
-func (l *Live) temporaryCounts(ctx context.Context, p *ruleset.Ruleset, to map[string]counts.Count) error {
+func (l *Live) temporaryCounts(ctx context.Context, p *netfilter.Ruleset, to map[string]counts.Count) error {
 	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {
 		return err

@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
@@ -27,7 +26,7 @@ type Live struct {
 	Generations []*Generation // that decide, newest first
 	Standby     *Generation   // that decides again when a trial ends unconfirmed, if one goes on
 	Trial       *Trial
-	Tools       map[ruleset.Kind]ruleset.Tool
+	Tools       map[netfilter.Kind]netfilter.Tool
 }
 
 // Trial is a policy's time to be confirmed.
@@ -65,7 +64,7 @@ func Open(ctx context.Context, state *datapath.State) (*Live, error) {
 
 // OpenAny is Open that also opens what has no generation that decides: its Generations may be empty.
 func OpenAny(ctx context.Context, state *datapath.State) (*Live, error) {
-	l := &Live{State: state, Tools: map[ruleset.Kind]ruleset.Tool{}}
+	l := &Live{State: state, Tools: map[netfilter.Kind]netfilter.Tool{}}
 	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
 		if err := step(ctx); err != nil {
 			l.Close()
@@ -194,7 +193,7 @@ func (l *Live) Base() *Generation {
 }
 
 // Rulesets are those that a generation has in the kernel.
-func (l *Live) Rulesets(g *Generation) []*ruleset.Ruleset {
+func (l *Live) Rulesets(g *Generation) []*netfilter.Ruleset {
 	if l.Trial != nil && g == l.Generations[0] {
 		return g.Manifest.AllRulesets()
 	}
@@ -202,11 +201,11 @@ func (l *Live) Rulesets(g *Generation) []*ruleset.Ruleset {
 }
 
 // Tool finds a tool of netfilter, once.
-func (l *Live) Tool(ctx context.Context, k ruleset.Kind) (ruleset.Tool, error) {
+func (l *Live) Tool(ctx context.Context, k netfilter.Kind) (netfilter.Tool, error) {
 	if t, ok := l.Tools[k]; ok {
 		return t, nil
 	}
-	t, err := ruleset.FindTool(ctx, k)
+	t, err := netfilter.FindTool(ctx, k)
 	if err == nil {
 		l.Tools[k] = t
 	}

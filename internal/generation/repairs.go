@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // Repairs is how often something of a generation was put back.

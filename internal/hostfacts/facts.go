@@ -9,11 +9,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/ethtool"
-	"github.com/floodwall/floodwall/internal/features"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/lifeline"
-	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -81,7 +80,7 @@ func protected(s policy.Service) bool { return s.Syn != nil }
 
 // askDevices asks each device.
 func (f *Facts) askDevices(names []string) error {
-	eth, err := ethtool.Open()
+	eth, err := features.Open()
 	if err != nil {
 		return err
 	}

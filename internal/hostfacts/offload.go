@@ -1,6 +1,6 @@
 package hostfacts
 
-import "github.com/floodwall/floodwall/internal/ethtool"
+import "github.com/floodwall/floodwall/internal/kernel/features"
 
 // Offload is how a device hands over the tags of the frames that it receives.
 type Offload int
@@ -14,7 +14,7 @@ const (
 
 // TagOffload asks a device. One that cannot be asked has none.
 func TagOffload(device string) Offload {
-	c, err := ethtool.Open()
+	c, err := features.Open()
 	if err != nil {
 		return TagsInFrame
 	}

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Decision is a reason, with what it decides and where.
@@ -16,7 +16,7 @@ type Decision struct {
 }
 
 // Decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
-func (m *Manifest) Decision(from *ruleset.Ruleset, moved []string, drops bool) (Decision, bool) {
+func (m *Manifest) Decision(from *netfilter.Ruleset, moved []string, drops bool) (Decision, bool) {
 	names := map[string]bool{}
 	for _, name := range moved {
 		names[name] = true
@@ -31,7 +31,7 @@ func (m *Manifest) Decision(from *ruleset.Ruleset, moved []string, drops bool) (
 
 // Proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
 // has taken it, or it was dropped beside it.
-func (m *Manifest) Proxied(from *ruleset.Ruleset, moved []string) (Decision, bool) {
+func (m *Manifest) Proxied(from *netfilter.Ruleset, moved []string) (Decision, bool) {
 	for number, of := range from.Proxies {
 		rule := slices.IndexFunc(m.Rules, func(r Rule) bool { return r.Protect == number+1 })
 		switch {
@@ -52,7 +52,7 @@ type counted struct {
 }
 
 // decisions lists what a ruleset decides: checks, rules in their order, and the default; not what only counts.
-func (m *Manifest) decisions(from *ruleset.Ruleset) (list []counted) {
+func (m *Manifest) decisions(from *netfilter.Ruleset) (list []counted) {
 	for name, counter := range from.Checks {
 		check, _ := packet.CheckNamed(name)
 		if m.Observed.Has(check) {

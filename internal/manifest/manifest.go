@@ -15,35 +15,35 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/traffic"
 )
 
 // Manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
 // counters and its dynamic sets to the next.
 type Manifest struct {
-	Format   int                `json:"format,omitempty"` // manifestFormat; the first versions wrote none
-	File     string             `json:"file"`
-	Applied  time.Time          `json:"applied"`
-	Target   plan.Target        `json:"target"`
-	Mode     datapath.Mode      `json:"mode,omitempty"`   // of XDP, when somebody asked for one
-	Choice   string             `json:"choice,omitempty"` // why it is this target, when nobody asked for one
-	Devices  []string           `json:"devices"`
-	Default  string             `json:"default"`
-	At       plan.Assignment    `json:"at"` // where the default is
-	Checks   packet.CheckSet    `json:"checks"`
-	Form     xdpgen.Form        `json:"form"`
-	Key      uint64             `json:"key"`                // of questions
-	Tags     string             `json:"tags,omitempty"`     // why XDP has to see VLAN tags
-	Boot     string             `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
-	Rulesets []*ruleset.Ruleset `json:"parts,omitempty"`    // in netfilter
-	StandIn  []*ruleset.Ruleset `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
-	Rules    []Rule             `json:"rules"`
-	Guards   []Guard            `json:"guards,omitempty"`
-	Sets     []Set              `json:"sets"`
+	Format   int                  `json:"format,omitempty"` // manifestFormat; the first versions wrote none
+	File     string               `json:"file"`
+	Applied  time.Time            `json:"applied"`
+	Target   plan.Target          `json:"target"`
+	Mode     datapath.Mode        `json:"mode,omitempty"`   // of XDP, when somebody asked for one
+	Choice   string               `json:"choice,omitempty"` // why it is this target, when nobody asked for one
+	Devices  []string             `json:"devices"`
+	Default  string               `json:"default"`
+	At       plan.Assignment      `json:"at"` // where the default is
+	Checks   packet.CheckSet      `json:"checks"`
+	Form     xdpgen.Form          `json:"form"`
+	Key      uint64               `json:"key"`                // of questions
+	Tags     string               `json:"tags,omitempty"`     // why XDP has to see VLAN tags
+	Boot     string               `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
+	Rulesets []*netfilter.Ruleset `json:"parts,omitempty"`    // in netfilter
+	StandIn  []*netfilter.Ruleset `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
+	Rules    []Rule               `json:"rules"`
+	Guards   []Guard              `json:"guards,omitempty"`
+	Sets     []Set                `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []Limit         `json:"limits,omitempty"`   // in the order of ir.Program
@@ -60,8 +60,8 @@ type Manifest struct {
 	Since     *traffic.Sample `json:"since,omitempty"`     // what was counted before its rules were where they are
 	Moves     []Move          `json:"moves,omitempty"`     // the last ones
 
-	Temporary        []Temporary      `json:"temporary,omitempty"`         // rules that stand before the policy's own
-	TemporaryRuleset *ruleset.Ruleset `json:"temporary_ruleset,omitempty"` // what has them, when the target is not XDP
+	Temporary        []Temporary        `json:"temporary,omitempty"`         // rules that stand before the policy's own
+	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // what has them, when the target is not XDP
 
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own
 

@@ -4,11 +4,11 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // Ruleset is the ruleset of a policy that decides, nil when XDP does all.
-func (m *Manifest) Ruleset() *ruleset.Ruleset {
+func (m *Manifest) Ruleset() *netfilter.Ruleset {
 	if len(m.Rulesets) == 0 {
 		return nil
 	}
@@ -16,10 +16,10 @@ func (m *Manifest) Ruleset() *ruleset.Ruleset {
 }
 
 // AllRulesets are the rulesets that there are during a trial.
-func (m *Manifest) AllRulesets() []*ruleset.Ruleset { return slices.Concat(m.Rulesets, m.StandIn) }
+func (m *Manifest) AllRulesets() []*netfilter.Ruleset { return slices.Concat(m.Rulesets, m.StandIn) }
 
 // RulesetOf is the ruleset of a kind, nil when there is none.
-func (m *Manifest) RulesetOf(k ruleset.Kind) *ruleset.Ruleset {
+func (m *Manifest) RulesetOf(k netfilter.Kind) *netfilter.Ruleset {
 	if m != nil {
 		for _, p := range m.Rulesets {
 			if p.Kind == k {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/captured"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // WriteCapture writes packets as pcapng until there are as many as are wanted, 0 for no bound, or ctx ends, which is no error. Each

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // Health says whether the policy is in force.

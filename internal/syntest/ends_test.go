@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/flowtable"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -95,8 +95,8 @@ func (s *scene) openFlows() (n int) {
 			s.Fatal(err)
 		}
 		for _, word := range bucket {
-			switch flowtable.State(word >> 24 & 7) {
-			case flowtable.Established, flowtable.Doubted, flowtable.Lasting:
+			switch datapath.FlowState(word >> 24 & 7) {
+			case datapath.Established, datapath.Doubted, datapath.Lasting:
 				n++
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/flowtable"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -127,7 +127,7 @@ func (s *scene) ageFlows(seconds uint64) {
 func (s *scene) lastingFlows() (n int) {
 	s.Helper()
 	s.editFlows(func(word uint64) uint64 {
-		if flowtable.State(word>>stateShift&stateMask) == flowtable.Lasting {
+		if datapath.FlowState(word>>stateShift&stateMask) == datapath.Lasting {
 			n++
 		}
 		return word

@@ -6,17 +6,16 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Ruleset has temporary rules for a target of netfilter. It drops what they match, and leaves all else to the ruleset of the policy, before
 // or after it: in netfilter each of two tables may drop a packet. counted is what counters of the ruleset before have counted.
 func Ruleset(
 	name string, target plan.Target, devices []string, list []manifest.Temporary, spared []netip.Prefix, counted map[string]netfilter.Count,
-) (*ruleset.Ruleset, error) {
+) (*netfilter.Ruleset, error) {
 	program, err := Before(&ir.Program{Default: ir.Pass}, list, spared)
 	if err != nil {
 		return nil, err
@@ -31,11 +30,11 @@ func Ruleset(
 		if err != nil {
 			return nil, err
 		}
-		return ruleset.OfIptables(program, x, name), nil
+		return netfilter.OfIptables(program, x, name), nil
 	}
 	n, err := nftables.Generate(stages, nftables.Options{Table: name, Devices: devices, Counts: counts})
 	if err != nil {
 		return nil, err
 	}
-	return ruleset.OfNftables(program, n), nil
+	return netfilter.OfNftables(program, n), nil
 }

@@ -1,0 +1,23 @@
+package features_test
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestFeatures asks the kernel that the tests run on, which has all. A container may keep from conntrack.
+func TestFeatures(t *testing.T) {
+	testutil.RequireRoot(t)
+	for name, err := range map[string]error{
+		"tcx": features.Egress(), "reqsk": features.Reqsk(), "cookies": features.RawCookies(), "conntrack": features.ConntrackLookup(),
+	} {
+		if err != nil && !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// Package features asks which capabilities this process has, and says what those that it lacks are for.
+
+package features
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Need is a capability that something takes.
+type Need struct {
+	number    int
+	name, why string
+	admin     bool // CAP_SYS_ADMIN stands for it: bpf_capable and perfmon_capable of include/linux/capability.h
+}
+
+// What the kernel and the tools ask for (bpf_prog_load and bpf_check of kernel/bpf; libxt_set of iptables).
+var (
+	BPF      = Need{unix.CAP_BPF, "CAP_BPF", "the kernel asks for to load programs and make maps", true}
+	NetAdmin = Need{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the kernel asks for to change devices and netfilter", false}
+	Perfmon  = Need{unix.CAP_PERFMON, "CAP_PERFMON",
+		"the kernel's verifier asks for of programs that copy parts of pointers, as compiled C does", true}
+	NetRaw = Need{unix.CAP_NET_RAW, "CAP_NET_RAW", "iptables asks for to open the socket by which it finds sets", false}
+)
+
+// Error says which capabilities a process lacks.
+type RightsError struct {
+	What    string // that they are for
+	Missing []Need
+}
+
+func (e *RightsError) Error() string {
+	var each []string
+	for _, n := range e.Missing {
+		each = append(each, fmt.Sprintf("%s is missing, which %s", n.name, n.why))
+	}
+	return e.What + ": " + strings.Join(each, "; ")
+}
+
+// Hint is the remedy.
+func (e *RightsError) Hint() string {
+	var names []string
+	for _, n := range e.Missing {
+		names = append(names, n.name)
+	}
+	return "run this as root, or with " + strings.Join(names, " and ") + " beside the capabilities that it has"
+}
+
+// Check returns an *Error when this process lacks any of the capabilities that something takes.
+func CheckRights(what string, needs ...Need) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return nil // the kernel will say
+	}
+	has := func(c int) bool { return data[c/32].Effective>>(c%32)&1 == 1 }
+	e := &RightsError{What: what}
+	for _, n := range needs {
+		if !has(n.number) && !(n.admin && has(unix.CAP_SYS_ADMIN)) {
+			e.Missing = append(e.Missing, n)
+		}
+	}
+	if e.Missing == nil {
+		return nil
+	}
+	return e
+}

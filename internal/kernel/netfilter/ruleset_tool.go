@@ -1,0 +1,130 @@
+package netfilter
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Loading is how a ruleset begins to decide.
+type Loading struct {
+	Trial  time.Duration // 0 for good
+	Beside bool          // the old ruleset decides too, until SetAside or Confirm
+}
+
+// Tool is a tool of netfilter, by what is asked of it. Rulesets given to it are of its kind; "" as the name of an old one is
+// none.
+type Tool struct {
+	loader
+	rulesetElements
+	switcher
+	keeper
+}
+
+// loader loads rulesets.
+type loader interface {
+	Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error
+	Verify(ctx context.Context, p *Ruleset) error  // that the kernel holds it, and that it decides
+	Restore(ctx context.Context, p *Ruleset) error // it, as the one in force, where verify finds it changed
+}
+
+// elements are those of the sets of a ruleset.
+type rulesetElements interface {
+	Insert(ctx context.Context, p *Ruleset, set string, e []Element) error
+	Delete(ctx context.Context, p *Ruleset, set string, prefixes []netip.Prefix) error
+	Elements(ctx context.Context, p *Ruleset, set string) ([]Element, error)
+	Exchange(ctx context.Context, p *Ruleset, content map[string][]Element) error // of whole sets: all, or nothing
+}
+
+// switcher says which of two rulesets decides, and until when. internal/kernel/netfilter has the meaning of each method.
+type switcher interface {
+	Trial(ctx context.Context, name string) (time.Duration, State, error)
+	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
+	Renew(ctx context.Context, name string, left time.Duration) error
+	SetAside(ctx context.Context, name, old string) error
+	Keep(ctx context.Context, name string) error
+	Finish(ctx context.Context, name, old string) error
+	Confirm(ctx context.Context, name, old string) error
+	Release(ctx context.Context, name, old string) error
+	Rollback(ctx context.Context, name, old string) error
+}
+
+// keeper has the rulesets that there are.
+type keeper interface {
+	Counters(ctx context.Context, name string) (map[string]Count, error)
+	Remove(ctx context.Context, name string) error
+	Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error)
+	Clean(ctx context.Context, prefix string, keep ...string) ([]string, error)
+}
+
+// FindTool finds the tool for rulesets of a kind.
+func FindTool(ctx context.Context, k Kind) (Tool, error) {
+	if k == KindNft {
+		n, err := FindNft(ctx)
+		t := nftTool{n}
+		return Tool{t, t, n, n}, err
+	}
+	x, err := FindIptables()
+	t := iptablesTool{x}
+	return Tool{t, t, x, x}, err
+}
+
+type nftTool struct{ *Nft }
+
+func (p *Ruleset) table() Table {
+	return Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.Fill}
+}
+
+func (t nftTool) Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error {
+	table := p.table()
+	table.Beside = how.Beside
+	return t.Nft.Load(ctx, table, replaces, how.Trial)
+}
+
+func (t nftTool) Verify(ctx context.Context, p *Ruleset) error { return t.Nft.Verify(ctx, p.table()) }
+
+func (t nftTool) Restore(ctx context.Context, p *Ruleset) error { return t.Nft.Restore(ctx, p.table()) }
+
+func (t nftTool) Insert(ctx context.Context, p *Ruleset, set string, e []Element) error {
+	return t.Nft.Insert(ctx, p.Name, set, e)
+}
+
+func (t nftTool) Delete(ctx context.Context, p *Ruleset, set string, prefixes []netip.Prefix) error {
+	return t.Nft.Delete(ctx, p.Name, set, prefixes)
+}
+
+func (t nftTool) Elements(ctx context.Context, p *Ruleset, set string) ([]Element, error) {
+	return t.Nft.Elements(ctx, p.Name, set)
+}
+
+type iptablesTool struct{ *Iptables }
+
+func (p *Ruleset) chains() Rules {
+	return Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.Fill}
+}
+
+func (t iptablesTool) Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error {
+	r := p.chains()
+	r.Beside = how.Beside
+	return t.Iptables.Load(ctx, r, replaces, how.Trial)
+}
+
+func (t iptablesTool) Verify(ctx context.Context, p *Ruleset) error {
+	return t.Iptables.VerifyHooked(ctx, p.chains())
+}
+
+func (t iptablesTool) Restore(ctx context.Context, p *Ruleset) error {
+	return t.Iptables.Restore(ctx, p.chains())
+}
+
+func (t iptablesTool) Insert(ctx context.Context, _ *Ruleset, set string, e []Element) error {
+	return t.Iptables.Insert(ctx, set, e)
+}
+
+func (t iptablesTool) Delete(ctx context.Context, _ *Ruleset, set string, prefixes []netip.Prefix) error {
+	return t.Iptables.Delete(ctx, set, prefixes)
+}
+
+func (t iptablesTool) Elements(ctx context.Context, _ *Ruleset, set string) ([]Element, error) {
+	return t.Iptables.Elements(ctx, set)
+}
