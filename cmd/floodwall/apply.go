@@ -13,7 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -134,7 +134,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	}
 	applied, p, err := h.Apply(ctx, operate.Order{
 		Policy: policyName(file), Text: text, Target: f.target, Mode: f.mode, Devices: f.devices, Confirm: f.confirm, DryRun: f.dryRun, Force: f.force,
-		Boot: f.boot, Sessions: hostfacts.Sessions(),
+		Boot: f.boot, Sessions: facts.Sessions(),
 	})
 	if applied == nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -68,7 +68,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in", terms: operate.TermsOf}
 	spares := func() (func(netip.Prefix) error, error) {
-		others := operate.NotOf(hostfacts.Sessions())
+		others := operate.NotOf(facts.Sessions())
 		switch {
 		case f.force:
 			return e.warned(operate.NoLifeline(others)), nil

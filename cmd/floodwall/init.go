@@ -9,7 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/firstpolicy"
+	"github.com/floodwall/floodwall/internal/host/firstpolicy"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/display"
 )

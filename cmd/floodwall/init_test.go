@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/firstpolicy"
+	"github.com/floodwall/floodwall/internal/host/firstpolicy"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/internal/testutil"
 )

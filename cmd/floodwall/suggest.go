@@ -14,7 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemonclient"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -116,7 +116,7 @@ func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applie
 	if err != nil {
 		return nil, err
 	}
-	order := operate.Order{Policy: file, Target: string(control.TargetAuto), Confirm: suggestTrial, Sessions: hostfacts.Sessions()}
+	order := operate.Order{Policy: file, Target: string(control.TargetAuto), Confirm: suggestTrial, Sessions: facts.Sessions()}
 	if running, err := h.Instance.Status(ctx); err == nil {
 		order.AsRunning(running)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/host/boot"
 )
 
 func unitFilesCommand(e *env) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -61,7 +61,7 @@ func blockText(o operate.BlockOrder) string {
 
 // block blocks at once, as the command does.
 func (c *Call) block(ctx context.Context, o operate.BlockOrder) (operate.Changed, error) {
-	sessions, known := hostfacts.SessionsOf(c.by.PID)
+	sessions, known := facts.SessionsOf(c.by.PID)
 	o.Sessions, o.Unseen = sessions, !known
 	changed, err := c.parts.Host.BlockAll(ctx, o)
 	return changed, refusedAll(changed, err)
@@ -143,7 +143,7 @@ func (c *Call) apply(ctx context.Context, o operate.Order) (*Applied, error) {
 	} else if !info.Mode().IsRegular() { // a device has no end
 		return nil, &operate.OrderError{Problem: o.Policy + " is not a regular file", Remedy: "name a file with a policy"}
 	}
-	sessions, known := hostfacts.SessionsOf(c.by.PID)
+	sessions, known := facts.SessionsOf(c.by.PID)
 	if !known && !o.Force && o.Confirm == "" && !o.DryRun {
 		return nil, &Error{http.StatusConflict, "the daemon may not see whether an SSH session asks, so it cannot tell whether the policy would cut it",
 			`give the policy a trial, "confirm": "60s", or say "force": true`}

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/model/cost"
@@ -35,16 +35,16 @@ const lockWait = time.Minute
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {
-	Target   plan.Target         // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
-	Devices  []string            // in place of the policy's
-	Mode     datapath.Mode       // of XDP; "" is auto
-	DryRun   bool                // everything up to loading the program, and the checks of it; nothing is attached
-	Sessions []hostfacts.Session // sessions that the policy must not cut; nil skips the guard
-	Boot     string              // names the copy of the policy that comes back after a reboot; "" is none
-	Costs    *cost.Model         // of this host, by which rules are placed; nil: as early as they can be
-	Confirm  time.Duration       // after which the policy before returns unless Confirm is called; 0 is no trial
-	Fetch    *feed.Fetcher       // fetches lists of which there is no copy; nil: nothing is fetched, and their sets are empty
-	Read     func() error        // called when all files that the policy names have been read; its error ends the apply; nil: nothing
+	Target   plan.Target     // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
+	Devices  []string        // in place of the policy's
+	Mode     datapath.Mode   // of XDP; "" is auto
+	DryRun   bool            // everything up to loading the program, and the checks of it; nothing is attached
+	Sessions []facts.Session // sessions that the policy must not cut; nil skips the guard
+	Boot     string          // names the copy of the policy that comes back after a reboot; "" is none
+	Costs    *cost.Model     // of this host, by which rules are placed; nil: as early as they can be
+	Confirm  time.Duration   // after which the policy before returns unless Confirm is called; 0 is no trial
+	Fetch    *feed.Fetcher   // fetches lists of which there is no copy; nil: nothing is fetched, and their sets are empty
+	Read     func() error    // called when all files that the policy names have been read; its error ends the apply; nil: nothing
 }
 
 // TargetAuto stands for the best target that a host can do.
@@ -81,7 +81,7 @@ type AppliedDevice struct {
 // the transaction (transaction.go) for the target that is asked for, or for one after the other until one is possible.
 func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) (*Applied, error) {
 	start := time.Now()
-	host, err := hostfacts.Discover(ctx, p, o.Devices)
+	host, err := facts.Discover(ctx, p, o.Devices)
 	if err != nil {
 		return nil, err
 	}

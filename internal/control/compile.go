@@ -11,7 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -28,7 +28,7 @@ type Compiled struct {
 	live  []manifest.Live // its sets whose content is exchanged, once Apply has settled them
 	found []ir.Handshake  // of one that runs: how protected services are answered for
 
-	host *hostfacts.Facts    // that it was lowered for
+	host *facts.Facts        // that it was lowered for
 	own  func() []netip.Addr // the addresses of the host
 	plan func(plan.Target) (*plan.Plan, error)
 }
@@ -50,7 +50,7 @@ func compileSound(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	if unread != nil {
 		copied = p
 	}
-	c, err := lowerSound(copied, &hostfacts.Facts{})
+	c, err := lowerSound(copied, &facts.Facts{})
 	c.Notes = append(c.Notes, notes...)
 	return c, errors.Join(unread, err)
 }
@@ -110,11 +110,11 @@ func CompileSource(file string, text []byte) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Lower(p, &hostfacts.Facts{})
+	return Lower(p, &facts.Facts{})
 }
 
 // Lower compiles a policy for a host, with the list files that it names, each of which is read once.
-func Lower(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+func Lower(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	c, err := lowerSound(p, host)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func Lower(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
 }
 
 // lowerSound is Lower, and gives what is sound beside an error.
-func lowerSound(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+func lowerSound(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	var written []string
 	for _, n := range p.Notes {
 		written = append(written, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
@@ -164,7 +164,7 @@ func planOnce(program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 }
 
 // lowerFor is Lower for as long as ctx lasts: large lists take a while.
-func lowerFor(ctx context.Context, p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+func lowerFor(ctx context.Context, p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	type result struct {
 		c   *Compiled
 		err error
@@ -184,13 +184,13 @@ func lowerFor(ctx context.Context, p *policy.Policy, host *hostfacts.Facts) (*Co
 
 // ownAddresses are the host's addresses, none when they cannot be listed.
 func ownAddresses() []netip.Addr {
-	own, _ := hostfacts.OwnAddresses()
+	own, _ := facts.OwnAddresses()
 	return own
 }
 
 // settle adds the facts of this host to a policy. It decides for each protected service where it is, with notes for services whose place is
 // open. Packets of services on this host are kept out of conntrack, unless the policy says how they are tracked.
-func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) {
+func settle(p *policy.Policy, host *facts.Facts) (*policy.Policy, []string) {
 	var notes []string
 	out := *p
 	out.Services, out.DHCPServers = slices.Clone(p.Services), host.DHCPServers

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -323,15 +323,15 @@ func TestGuard(t *testing.T) {
 	if h == nil {
 		return
 	}
-	session := func(client, server string) []hostfacts.Session {
-		return []hostfacts.Session{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
+	session := func(client, server string) []facts.Session {
+		return []facts.Session{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
 	}
 	v4 := session("203.0.113.5:50000", "192.0.2.1:22")
 	v6 := session("[2001:db8:5::5]:50000", "[2001:db8::1]:22")
 	h.ip("link add other type veth peer name other1", "link set other1 up", "addr add 203.0.113.129/26 dev other", "link set other up")
 	for _, c := range []struct {
 		policy   string
-		sessions []hostfacts.Session
+		sessions []facts.Session
 		by       string // "": it may run
 	}{
 		{"default: pass", v4, ""},

@@ -1,5 +1,5 @@
 // Package control makes a policy the one that runs, and says what runs. In: a policy, and what this host is
-// (internal/hostfacts). Out: a generation in the kernel, through internal/kernel/datapath and internal/kernel/netfilter, and reports on it.
+// (internal/host/facts). Out: a generation in the kernel, through internal/kernel/datapath and internal/kernel/netfilter, and reports on it.
 // The commands are thin around it; the daemon and the lab use it as they do.
 //
 // Read in this order.

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
@@ -201,8 +201,8 @@ func (l *live) clear(slots []uint32) error {
 }
 
 // liveSets fixes the content of the live sets of a policy that is about to be applied.
-func (in Instance) liveSets(c *Compiled, sessions []hostfacts.Session) *Compiled {
-	program, live := lists.Live(in.Feeds, c.Policy, c.Program, hostfacts.Clients(sessions))
+func (in Instance) liveSets(c *Compiled, sessions []facts.Session) *Compiled {
+	program, live := lists.Live(in.Feeds, c.Policy, c.Program, facts.Clients(sessions))
 	if live == nil {
 		return c
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	feedlists "github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -368,9 +368,9 @@ func TestSparedByLists(t *testing.T) {
 		l := newLists(e)
 		e.ip("addr add 9.9.9.50/32 dev fw0", "route add 9.9.20.0/24 via 192.0.2.7", "addr add 9.9.30.1/30 dev fw0", "route add 9.9.40.0/24 via 9.9.30.2")
 		l.body.Store("9.9.9.0/24\n9.9.30.0/24\n9.9.60.0/24\n9.9.70.0/24\n9.9.80.0/24\n")
-		session := hostfacts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+		session := facts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
 		applied, err := l.try(fmt.Sprintf("never: [9.9.60.0/28]\nsets: {drop: {url: %q, shrink: 0%%}}\nrules: [{name: listed, from: $drop, then: drop}]\n", l.url),
-			control.ApplyOptions{Target: plan.TargetXDP, Fetch: &feed.Fetcher{}, Sessions: []hostfacts.Session{session}})
+			control.ApplyOptions{Target: plan.TargetXDP, Fetch: &feed.Fetcher{}, Sessions: []facts.Session{session}})
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -416,10 +416,10 @@ func TestExchangeHeld(t *testing.T) {
 				}
 			}
 			write(geotest.Network{Prefix: "9.9.20.0/24", Country: "XX"}, geotest.Network{Prefix: "9.9.70.0/24", Country: "YY"})
-			session := hostfacts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+			session := facts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
 			_, err := l.try(fmt.Sprintf("sets: {far: {country: XX, db: %q}, near: {country: YY, db: %[1]q}, drop: {url: %q, shrink: 0%%}}\n"+
 				"rules: [{name: listed, from: $drop, then: drop}, {name: near, from: $near, port: tcp/22, then: pass}, {name: far, from: $far, then: drop}]\n",
-				db, l.url), control.ApplyOptions{Target: w.target, Fetch: l.fetcher("9.9.50.0/24\n"), Sessions: []hostfacts.Session{session}})
+				db, l.url), control.ApplyOptions{Target: w.target, Fetch: l.fetcher("9.9.50.0/24\n"), Sessions: []facts.Session{session}})
 			if err != nil {
 				e.Fatal(err)
 			}

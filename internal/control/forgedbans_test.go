@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -242,16 +241,16 @@ func TestLifelinesAreSpared(t *testing.T) {
 	if h == nil {
 		return
 	}
-	before, resolv := lifeline.System, filepath.Join(t.TempDir(), "resolv.conf")
-	t.Cleanup(func() { lifeline.System = before })
-	lifeline.System = lifeline.Files{Resolvers: []string{resolv}}
+	before, resolv := facts.System, filepath.Join(t.TempDir(), "resolv.conf")
+	t.Cleanup(func() { facts.System = before })
+	facts.System = facts.Files{Resolvers: []string{resolv}}
 	if err := os.WriteFile(resolv, []byte("search example\nnameserver 198.51.100.53\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.ip("route add 203.0.113.0/24 via 192.0.2.9")
 	w := h.watch()
-	operator := hostfacts.Session{Client: netip.MustParseAddrPort("198.51.100.200:5000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
-	if _, err := h.try(banning, control.ApplyOptions{Sessions: []hostfacts.Session{operator}}); err != nil {
+	operator := facts.Session{Client: netip.MustParseAddrPort("198.51.100.200:5000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+	if _, err := h.try(banning, control.ApplyOptions{Sessions: []facts.Session{operator}}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantEvent("banning who exceeds limits")

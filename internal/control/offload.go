@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // A driver with receive VLAN offload removes the outermost tag from each frame and passes it in metadata, which XDP does not see: the frame
 // looks untagged. The kernel still gives it to the VLAN's device. So a rule with `vlan` misses the frame; for replies see
-// internal/hostfacts/untagged.go. Netfilter sees the tag. The kfunc with which XDP could read it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8)
+// internal/host/facts/untagged.go. Netfilter sees the tag. The kfunc with which XDP could read it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8)
 // takes a program bound to one device, and most drivers lack it.
 
 // TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
@@ -41,9 +41,9 @@ func (p *planned) tags(context.Context) error {
 			p.notes = append(p.notes, to.Forgets())
 		}
 		why := p.manifest.Tags
-		switch offload := hostfacts.TagOffload(to.Device); {
-		case why == "" || offload == hostfacts.TagsInFrame:
-		case offload == hostfacts.TagsByDriver:
+		switch offload := facts.TagOffload(to.Device); {
+		case why == "" || offload == facts.TagsInFrame:
+		case offload == facts.TagsByDriver:
 			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
 		default:
 			p.notes = append(p.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
@@ -59,7 +59,7 @@ func (s *Status) checkTags(m *manifest.Manifest) {
 		return
 	}
 	for _, d := range s.Devices {
-		if d.Stage == plan.StageXDP && hostfacts.TagOffload(d.Name) == hostfacts.TagsByDriver {
+		if d.Stage == plan.StageXDP && facts.TagOffload(d.Name) == facts.TagsByDriver {
 			e := &TagsError{d.Name, m.Tags}
 			s.warn("%v: %s", e, e.Hint())
 		}

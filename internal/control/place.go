@@ -7,7 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/counts"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -51,7 +51,7 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 	if mix.Arrived < least {
 		return nil, nil
 	}
-	around, err := hostfacts.Survey(ctx, devices)
+	around, err := facts.Survey(ctx, devices)
 	if err != nil {
 		return nil, err
 	}

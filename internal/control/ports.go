@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -61,7 +61,7 @@ func portTexts(devices []string, target plan.Target, missed []string) (texts []s
 	if len(missed) == 0 {
 		return nil
 	}
-	ports, err := hostfacts.Ports(devices)
+	ports, err := facts.Ports(devices)
 	if err != nil {
 		return nil
 	}

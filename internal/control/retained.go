@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -25,7 +25,7 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest,
 	if err != nil {
 		return nil // a host with iptables alone: they end
 	}
-	proxied, err := hostfacts.HasProxied()
+	proxied, err := facts.HasProxied()
 	if !proxied || err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) 
 	if table == "" || err != nil {
 		return false, err
 	}
-	if proxied, err := hostfacts.HasProxied(); proxied || err != nil {
+	if proxied, err := facts.HasProxied(); proxied || err != nil {
 		return false, err
 	}
 	n, err := netfilter.FindNft(ctx)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/dynamicset"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -15,7 +15,7 @@ import (
 
 // LockoutError says that a policy would cut a session.
 type LockoutError struct {
-	Session hostfacts.Session
+	Session facts.Session
 	Reason  string
 }
 
@@ -33,7 +33,7 @@ func (e *LockoutError) Hint() string {
 // sessions live and let them be opened again. Sessions over devices that will not be filtered have nothing to fear.
 func (l *loaded) guard(context.Context) error {
 	for _, s := range l.options.Sessions {
-		if !hostfacts.Passes(s.Client.Addr(), l.devices()) {
+		if !facts.Passes(s.Client.Addr(), l.devices()) {
 			continue
 		}
 		for _, is := range sessionPackets() {
@@ -61,7 +61,7 @@ func sessionPackets() []string {
 }
 
 // allows returns an error when a packet of a session would be dropped.
-func (l *loaded) allows(s hostfacts.Session, spec packet.Spec) error {
+func (l *loaded) allows(s facts.Session, spec packet.Spec) error {
 	pkt := spec.Packet()
 	if verdict, reason := l.compiled.Program.Eval(&pkt, ir.World{Member: l.member}); verdict != ir.Pass {
 		return &LockoutError{s, reasonPhrase(l.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/generation"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -46,7 +46,7 @@ func readSource(state *datapath.State, g *generation.Generation) (*Compiled, err
 	if s.Form != ir.ProgramForm() { // of another version: its fields may mean something else, or be missing
 		return nil, nil
 	}
-	c := Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, host: &hostfacts.Facts{}, own: sync.OnceValue(ownAddresses)}
+	c := Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, host: &facts.Facts{}, own: sync.OnceValue(ownAddresses)}
 	c.found = s.Found
 	return c.with(s.Program), nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -15,7 +15,7 @@ func (p *planned) warnStrict() {
 	if !p.manifest.Strict() || p.running.generation != nil && p.running.generation.Manifest.Strict() {
 		return
 	}
-	if !hostfacts.Tracks() {
+	if !facts.Tracks() {
 		p.notes = append(p.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
 			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/generation"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/internal/temporary"
 )
 
@@ -71,12 +71,12 @@ func (in Instance) putTemporary(ctx context.Context, l *live, g *generation.Gene
 }
 
 // sparedBy are the sources that temporary rules leave alone.
-func sparedBy(c *Compiled, m *manifest.Manifest) *spared.List {
+func sparedBy(c *Compiled, m *manifest.Manifest) *allowlist.List {
 	never := slices.Concat(m.Never, m.Operators)
 	if c != nil && c.Program.Never != nil {
 		never = slices.AppendSeq(never, c.Program.Never.Prefixes())
 	}
-	return spared.Now(never)
+	return allowlist.Now(never)
 }
 
 // withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.

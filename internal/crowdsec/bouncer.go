@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -216,7 +216,7 @@ func (b *Bouncer) sync(ctx context.Context, w control.Wishes) error {
 	if err != nil {
 		return err
 	}
-	wanted, refused, over := screen(b.book.wanted(), spared.Now(w.Spared), fill.Capacity-fill.Capacity/4)
+	wanted, refused, over := screen(b.book.wanted(), allowlist.Now(w.Spared), fill.Capacity-fill.Capacity/4)
 	maps.DeleteFunc(b.entered, func(_ netip.Prefix, e entry) bool { return !e.end.After(now) })
 	var gone []netip.Prefix
 	for p := range b.entered {
@@ -261,7 +261,7 @@ func (b *Bouncer) change(ctx context.Context, set string, gone []netip.Prefix, b
 }
 
 // screen leaves out prefixes that no program may ban, and those that end first of more than a set has space for.
-func screen(all map[netip.Prefix]entry, never *spared.List, most int) (kept map[netip.Prefix]entry, refused []string, over int) {
+func screen(all map[netip.Prefix]entry, never *allowlist.List, most int) (kept map[netip.Prefix]entry, refused []string, over int) {
 	for p := range all {
 		if why := never.Why(p); why != "" {
 			refused = append(refused, addrs.PrefixText(p)+" "+why)

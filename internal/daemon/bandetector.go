@@ -12,8 +12,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bans"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/lifeline"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -107,7 +107,7 @@ func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 		return nil
 	}
 	b.looked = time.Now()
-	found, err := lifeline.System.Find()
+	found, err := facts.System.Find()
 	b.took = time.Since(b.looked)
 	if err != nil || b.lifelines != nil && slices.Equal(found, b.lifelines) {
 		return err

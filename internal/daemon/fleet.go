@@ -16,9 +16,9 @@ import (
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
-	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/spared"
 )
 
 // How often the daemon looks whether the host has joined a fleet or left it, and into which set bans are entered, and how often it says
@@ -82,7 +82,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	every(ctx, func(ctx context.Context) time.Duration {
 		err := f.once(ctx)
 		if errors.Is(err, node.ErrNotJoined) {
-			_ = lifeline.KeepFleet(filepath.Base(f.in.Dir), nil) // removing cannot fail
+			_ = facts.KeepFleet(filepath.Base(f.in.Dir), nil) // removing cannot fail
 		}
 		if errors.Is(err, node.ErrNotJoined) || ctx.Err() != nil {
 			err = nil
@@ -143,7 +143,7 @@ func (f *Fleet) once(ctx context.Context) error {
 			saved = s
 		}
 		if now := agent.Fleet(); !slices.Equal(now, known) {
-			if err := lifeline.KeepFleet(filepath.Base(f.in.Dir), now); err != nil {
+			if err := facts.KeepFleet(filepath.Base(f.in.Dir), now); err != nil {
 				f.report(Event{Err: err})
 			}
 			known = now
@@ -281,6 +281,6 @@ func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) 
 			whom = append(whom, netip.PrefixFrom(p.Address, p.Address.BitLen()))
 		}
 	}
-	never := spared.Now(whom)
+	never := allowlist.Now(whom)
 	return func(p netip.Prefix) bool { return never.Why(p) != "" }, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -24,7 +24,7 @@ type placer struct {
 
 	last     *control.Observed // nil when nothing is followed
 	decider  decider
-	around   hostfacts.Paths
+	around   facts.Paths
 	surveyed time.Time // when around was
 }
 
@@ -87,7 +87,7 @@ func (p *placer) survey(ctx context.Context, devices []string) error {
 	if time.Since(p.surveyed) < surveyHolds {
 		return nil
 	}
-	now, err := hostfacts.Survey(ctx, devices)
+	now, err := facts.Survey(ctx, devices)
 	if err != nil {
 		return err
 	}

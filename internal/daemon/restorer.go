@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lostbans"
-	"github.com/floodwall/floodwall/internal/spared"
 )
 
 // How often the daemon looks for bans that sets have lost. A look reads all bans, so it takes no more than 1/lostShare of the time. On a
@@ -49,10 +49,10 @@ func (w *watcher) restoreOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var never *spared.List
+	var never *allowlist.List
 	return lostbans.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
 		if never == nil { // most looks find no loss
-			never = spared.Now(wishes.Spared)
+			never = allowlist.Now(wishes.Spared)
 		}
 		return never.Why(p) != ""
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
@@ -83,14 +83,14 @@ func (r savedRule) listeners() (list []sockets.Socket, err error) {
 
 // serverHas is what the kernel's SYN-ACKs of sockets announce.
 type serverHas struct {
-	hostfacts.TCP
+	facts.TCP
 	mss  int // the least
 	from string
 }
 
 // server finds the options of the kernel for sockets: the MSS by the routes to clients of each address.
 func (r savedRule) server(listening []sockets.Socket) (has serverHas, err error) {
-	has.TCP = hostfacts.ReadTCP()
+	has.TCP = facts.ReadTCP()
 	for _, s := range listening {
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 			four := family == netlink.FAMILY_V4

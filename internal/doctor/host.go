@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/os/netns"
 	"github.com/floodwall/floodwall/internal/text/display"

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
-	servers "github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	servers "github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/protect"
@@ -45,7 +45,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 		if i < 0 {
 			continue
 		}
-		list, err := hostfacts.ServersOf(b.Ports, b.Backends)
+		list, err := facts.ServersOf(b.Ports, b.Backends)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 }
 
 // mismatch compares what is announced with what servers do, nil when that is the same.
-func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.Survey) *Mismatch {
+func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.SurveyServers) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}

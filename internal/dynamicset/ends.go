@@ -2,7 +2,7 @@ package dynamicset
 
 import (
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
 // WriteEnds says in the memory of the map xdp.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
@@ -12,13 +12,13 @@ func WriteEnds(memory []byte, devices []string) (err error) {
 		return nil
 	}
 	var e image.Ends
-	if e.MACs, err = hostfacts.MACs(devices); err != nil {
+	if e.MACs, err = facts.MACs(devices); err != nil {
 		return err
 	}
-	if e.Own, err = hostfacts.OwnAddresses(); err != nil {
+	if e.Own, err = facts.OwnAddresses(); err != nil {
 		return err
 	}
-	if e.Broadcasts, err = hostfacts.Broadcasts(); err != nil {
+	if e.Broadcasts, err = facts.Broadcasts(); err != nil {
 		return err
 	}
 	e.Write(memory)

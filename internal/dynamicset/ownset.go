@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // FillLocal enters the host's own addresses into a set, by its number, that is empty.
 func FillLocal(sets *addrs.Dynamic, number int) error {
 	to := sets.Sets[number]
-	own, err := hostfacts.OwnAddresses()
+	own, err := facts.OwnAddresses()
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func FillLocal(sets *addrs.Dynamic, number int) error {
 // missing at any moment.
 func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error) {
 	set, now := sets.Sets[number], Now()
-	own, err := hostfacts.OwnAddresses()
+	own, err := facts.OwnAddresses()
 	if err != nil {
 		return 0, 0, err
 	}

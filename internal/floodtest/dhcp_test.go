@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
 // TestDHCPBesideFlood has answers of DHCP servers come beside a flood of forged ones, whose sources are random: from the gateway,
@@ -28,8 +28,8 @@ func TestDHCPBesideFlood(t *testing.T) {
 		if err := os.WriteFile(lease, []byte("ADDRESS=10.0.0.2\nSERVER_ADDRESS=198.51.100.67\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		defer func(old []string) { lifeline.System.Leases = old }(lifeline.System.Leases)
-		lifeline.System.Leases = []string{lease}
+		defer func(old []string) { facts.System.Leases = old }(facts.System.Leases)
+		facts.System.Leases = []string{lease}
 		flood := s.frames(lines("udp %s:67 > 10.0.0.2:68 payload=0x00", sources(rand.New(rand.NewPCG(7, 8)), false, 999))...)
 		for _, target := range targets {
 			s.apply(target, essentialPolicy)

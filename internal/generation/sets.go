@@ -5,7 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/dynamicset"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -36,7 +36,7 @@ func (l *Live) DynamicSets(ctx context.Context, g *Generation, e manifest.Set) (
 // CountEntries is how many entries a dynamic set has where packets meet it first.
 func (l *Live) CountEntries(ctx context.Context, g *Generation, e manifest.Set) (int, error) {
 	if e.Local && g.Program == nil {
-		own, err := hostfacts.OwnAddresses()
+		own, err := facts.OwnAddresses()
 		return len(own), err
 	}
 	sets, err := l.DynamicSets(ctx, g, e)

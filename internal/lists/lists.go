@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -163,7 +163,7 @@ func Spared(never *addrs.Set, operators []netip.Prefix) (list []feed.Spared) {
 	for _, p := range operators {
 		list = append(list, feed.Spared{Prefix: p, Why: "a session of an operator"})
 	}
-	for _, l := range hostfacts.Lifelines() {
+	for _, l := range facts.Lifelines() {
 		why := "a link, gateway, resolver or session of this host"
 		if l.Own {
 			why = "an address of this host"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -84,10 +84,10 @@ func (m *Manifest) BanningRule() string {
 }
 
 // NoteOperators notes who applied a policy that bans, or that has sets whose entries it does not name.
-func (m *Manifest) NoteOperators(sessions []hostfacts.Session) {
+func (m *Manifest) NoteOperators(sessions []facts.Session) {
 	filled := slices.ContainsFunc(m.Sets, func(s Set) bool { return s.Dynamic >= 0 && !s.Local })
 	if m.BanningRule() == "" && len(m.Live) == 0 && !filled {
 		return
 	}
-	m.Operators = hostfacts.Clients(sessions)
+	m.Operators = facts.Clients(sessions)
 }

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/protect"
 )
@@ -69,7 +69,7 @@ func outcomeFingerprint(service string, o ir.Outcome) uint64 {
 // Protects reports whether a port of TCP is one of a service that is protected, on this host or behind it.
 func (m *Manifest) Protects(port uint16, behind bool) bool {
 	return slices.ContainsFunc(m.Protections, func(s Protection) bool {
-		return (s.Mode == modeBehind) == behind && hostfacts.Serves(s.Ports, port)
+		return (s.Mode == modeBehind) == behind && facts.Serves(s.Ports, port)
 	})
 }
 

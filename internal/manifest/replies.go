@@ -6,7 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -27,7 +27,7 @@ func (m *Manifest) LostReplies(device string) (notes []string) {
 			"`--mode generic` avoids it", device))
 	}
 	if truncates {
-		if err := hostfacts.RepliesUntagged(device); err != nil {
+		if err := facts.RepliesUntagged(device); err != nil {
 			notes = append(notes, "truncated responses to clients in the VLAN are lost: "+err.Error())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/statedir"
 	"github.com/floodwall/floodwall/policy"
@@ -27,7 +27,7 @@ type Order struct {
 	Text    []byte   `json:"-"`                 // the policy itself, when it is not read from the file; Policy is its name then
 	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot
 
-	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be cut
+	Sessions []facts.Session `json:"-"` // of who asks, not to be cut
 }
 
 // AsRunning has the order apply to the target and the devices that a policy runs on, and in generic mode where that is the mode of XDP on

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -24,8 +24,8 @@ type BlockOrder struct {
 	Force    bool     `json:"force,omitempty"`  // block even where who asks comes from
 	Origin   string   `json:"origin,omitempty"` // the program that asks, as fail2ban; a person when not said
 
-	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be blocked
-	Unseen   bool                `json:"-"` // who asks may have sessions that this process cannot see
+	Sessions []facts.Session `json:"-"` // of who asks, not to be blocked
+	Unseen   bool            `json:"-"` // who asks may have sessions that this process cannot see
 }
 
 // UnblockOrder says whom to block no longer.
@@ -81,7 +81,7 @@ func Entry(text []byte, refuse func(netip.Prefix) error) ([]netip.Prefix, error)
 }
 
 // NotOf refuses prefixes that have the client of a session in them.
-func NotOf(sessions []hostfacts.Session) func(netip.Prefix) error {
+func NotOf(sessions []facts.Session) func(netip.Prefix) error {
 	return func(p netip.Prefix) error {
 		for _, s := range sessions {
 			if p.Contains(s.Client.Addr()) {
@@ -99,7 +99,7 @@ func (h Host) NoSpared(ctx context.Context, others func(netip.Prefix) error) (fu
 	if err != nil {
 		return nil, err
 	}
-	list := spared.Now(w.Spared)
+	list := allowlist.Now(w.Spared)
 	return func(p netip.Prefix) error {
 		if why := list.Why(p); why != "" {
 			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), sparedHint}
@@ -115,7 +115,7 @@ const (
 
 // NoLifeline refuses prefixes that have in them what this host cannot do without, and those that others refuses.
 func NoLifeline(others func(netip.Prefix) error) func(netip.Prefix) error {
-	list := spared.Now(nil)
+	list := allowlist.Now(nil)
 	return func(p netip.Prefix) error {
 		if err := others(p); err != nil {
 			return err
@@ -167,11 +167,11 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 		if err != nil {
 			return Changed{}, err
 		}
-		bans, refused = spare(bans, spared.Now(w.Spared), " for a program", sparedHint)
+		bans, refused = spare(bans, allowlist.Now(w.Spared), " for a program", sparedHint)
 	case o.Unseen:
-		bans, refused = spare(bans, spared.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
+		bans, refused = spare(bans, allowlist.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
 	default:
-		bans, refused = spare(bans, spared.Now(nil), "", forceHint)
+		bans, refused = spare(bans, allowlist.Now(nil), "", forceHint)
 	}
 	c := Changed{Set: o.Set}
 	if len(bans) > 0 {
@@ -184,7 +184,7 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 }
 
 // spare takes out of bans those of prefixes that are spared, and all of a range when one of its prefixes is.
-func spare(bans []control.Ban, list *spared.List, why, hint string) (kept []control.Ban, problems []Problem) {
+func spare(bans []control.Ban, list *allowlist.List, why, hint string) (kept []control.Ban, problems []Problem) {
 	out, ranges := make([]bool, len(bans)), map[int]bool{}
 	for i, b := range bans {
 		if reason := list.Why(b.Prefix); reason != "" {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )

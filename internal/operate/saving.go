@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/boot"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -73,7 +73,7 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 
 // ways are the operator's sessions, for the fail-safe of boot.
 func ways() (list []boot.Way) {
-	for _, s := range hostfacts.Sessions() {
+	for _, s := range facts.Sessions() {
 		list = append(list, boot.Way{Client: s.Client.Addr(), Port: s.Server.Port()})
 	}
 	return list

@@ -1,7 +1,7 @@
 package protect
 
 import (
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -13,7 +13,7 @@ const (
 )
 
 // fromHost is what SYN-ACKs for a service of this host announce, as its kernel would.
-func fromHost(s *ir.Protection, m ir.CookieMethod, host *hostfacts.Facts) ir.Handshake {
+func fromHost(s *ir.Protection, m ir.CookieMethod, host *facts.Facts) ir.Handshake {
 	f := ir.Handshake{
 		Method: m, MSS: [2]uint16{uint16(max(host.MTU-headers4, policy.MinMSS)), uint16(max(host.MTU-headers6, policy.MinMSS))},
 		WScale: host.TCP.WScale, Options: hostOptions(m, host.TCP),
@@ -29,7 +29,7 @@ func fromHost(s *ir.Protection, m ir.CookieMethod, host *hostfacts.Facts) ir.Han
 }
 
 // hostOptions are those that this host does, or that the method can.
-func hostOptions(m ir.CookieMethod, t hostfacts.TCP) (o ir.TCPOptions) {
+func hostOptions(m ir.CookieMethod, t facts.TCP) (o ir.TCPOptions) {
 	if m == ir.MethodListener && lostToListener(t) != "" {
 		return 0
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
@@ -24,7 +24,7 @@ func (e *CookiesOffError) Hint() string {
 }
 
 // cookiesOn returns a *CookiesOffError when the kernel would not defend a service of this host either.
-func cookiesOn(s *ir.Protection, host *hostfacts.Facts) error {
+func cookiesOn(s *ir.Protection, host *facts.Facts) error {
 	if host.TCP.Syncookies == 0 {
 		return &CookiesOffError{s.Service}
 	}
@@ -39,7 +39,7 @@ func (e *UnavailableError) Unwrap() error { return e.error }
 
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
-func method(s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
+func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	untagged := untaggedReplies(host, mode)
 	if s.Router {
 		if err := errors.Join(host.Kernel.RawCookies, host.Kernel.ConntrackLookup, untagged); err != nil {
@@ -73,7 +73,7 @@ func method(s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.C
 
 // untaggedReplies returns an error when what XDP sends back on one of the devices would leave without the VLAN tag that its
 // cause came with (hostfacts.RepliesUntagged).
-func untaggedReplies(host *hostfacts.Facts, mode datapath.Mode) error {
+func untaggedReplies(host *facts.Facts, mode datapath.Mode) error {
 	for _, d := range host.Devices {
 		if mode != datapath.Generic && d.Untagged != nil {
 			return d.Untagged
@@ -84,13 +84,13 @@ func untaggedReplies(host *hostfacts.Facts, mode datapath.Mode) error {
 
 // boundElsewhere returns an error when a socket of the service is bound to a device that XDP is not at, as one of a VLAN is above
 // one that it is at: from there programs do not find the socket (sk_lookup in net/core/filter.c).
-func boundElsewhere(s *ir.Protection, host *hostfacts.Facts) error {
+func boundElsewhere(s *ir.Protection, host *facts.Facts) error {
 	var devices []string
 	for _, d := range host.Devices {
 		devices = append(devices, d.Name)
 	}
 	for _, l := range host.Listeners {
-		if l.Device != "" && hostfacts.Serves(s.Ports, l.Port) && !slices.Contains(devices, l.Device) {
+		if l.Device != "" && facts.Serves(s.Ports, l.Port) && !slices.Contains(devices, l.Device) {
 			return fmt.Errorf("the socket on tcp/%d is bound to device %s, where the programs of %s do not find it; "+
 				"bind it to an address instead and apply again", l.Port, l.Device, strings.Join(devices, ", "))
 		}
@@ -100,9 +100,9 @@ func boundElsewhere(s *ir.Protection, host *hostfacts.Facts) error {
 
 // multipath returns an error when a socket of the service takes MPTCP: the kernel gives such a one no connection that a
 // program has checked (bpf_sk_assign_tcp_reqsk in net/core/filter.c).
-func multipath(s *ir.Protection, host *hostfacts.Facts) error {
+func multipath(s *ir.Protection, host *facts.Facts) error {
 	for _, l := range host.Listeners {
-		if l.MPTCP && hostfacts.Serves(s.Ports, l.Port) {
+		if l.MPTCP && facts.Serves(s.Ports, l.Port) {
 			return fmt.Errorf("the socket on tcp/%d takes MPTCP, which leaves the kernel no way to be given a connection; "+
 				"switch MPTCP off for it (GODEBUG=multipathtcp=0 for a server in Go, no `multipath` in nginx) and apply again", l.Port)
 		}
@@ -112,7 +112,7 @@ func multipath(s *ir.Protection, host *hostfacts.Facts) error {
 
 // lostToListener is what connections lack that the kernel's own cookies begin: the offset of its timestamps is secret
 // unless tcp_timestamps is 2 (cookie_v4_check in net/ipv4/syncookies.c).
-func lostToListener(t hostfacts.TCP) string {
+func lostToListener(t facts.TCP) string {
 	if t.Timestamps == 2 {
 		return ""
 	}

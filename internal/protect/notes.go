@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -23,7 +23,7 @@ func flowMemoryNote(bytes, total uint64) string {
 
 // groNotes notes devices on which SYNPROXY of nftables may drop IPv6: it checks a checksum as if it were that of IPv4
 // (nf_ip_checksum in net/netfilter/nft_synproxy.c), unless the device has checked it, or its GRO.
-func groNotes(p *ir.Program, host *hostfacts.Facts, t plan.Target) (notes []string) {
+func groNotes(p *ir.Program, host *facts.Facts, t plan.Target) (notes []string) {
 	if !anyRouter(p) || t == plan.TargetIptables {
 		return nil
 	}
@@ -47,7 +47,7 @@ func anyRouter(p *ir.Program) bool {
 
 // redirectNotes notes protected services whose packets this host may send on to other addresses, as it does those of ports that
 // Docker publishes. XDP stands before that: it sees an address of this host, at which no socket listens.
-func redirectNotes(p *ir.Program, host *hostfacts.Facts) (notes []string) {
+func redirectNotes(p *ir.Program, host *facts.Facts) (notes []string) {
 	if len(host.Translations) == 0 {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
@@ -22,7 +22,7 @@ type Protections struct {
 
 // Plan decides how the protected services of a program are answered for on a target, and what SYN-ACKs announce. mode is that of
 // XDP. withoutXDP says why the target is not XDP, "" where somebody asked for it.
-func Plan(program *ir.Program, host *hostfacts.Facts, t plan.Target, mode datapath.Mode, withoutXDP string) (*Protections, error) {
+func Plan(program *ir.Program, host *facts.Facts, t plan.Target, mode datapath.Mode, withoutXDP string) (*Protections, error) {
 	p := &Protections{Program: program}
 	if len(program.Protections) == 0 {
 		return p, nil
@@ -54,7 +54,7 @@ func Plan(program *ir.Program, host *hostfacts.Facts, t plan.Target, mode datapa
 }
 
 // methodOn chooses how a service is answered for on a target, and says what is lost.
-func methodOn(t plan.Target, s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
+func methodOn(t plan.Target, s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	switch {
 	case t == plan.TargetXDP:
 		return method(s, host, mode)

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/backend"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -23,12 +22,12 @@ var errNoServer = errors.New("no server of it is known; say `backends`, or apply
 // fromServers is what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
 // servers that answer do. To offer an option that a server lacks would break its connections. note says what
 // is announced when not all of them have answered, "" when they have.
-func fromServers(s *ir.Protection, m ir.CookieMethod, servers hostfacts.Servers) (f ir.Handshake, note string) {
+func fromServers(s *ir.Protection, m ir.CookieMethod, servers facts.Servers) (f ir.Handshake, note string) {
 	f.Method = m
 	Announce(s, &f, servers.Survey)
 	switch {
 	case servers.Many:
-		return f, usualNote(s.Service, &f, backend.ErrTooMany)
+		return f, usualNote(s.Service, &f, facts.ErrTooMany)
 	case !servers.Known:
 		return f, usualNote(s.Service, &f, errNoServer)
 	}
@@ -41,7 +40,7 @@ func usualNote(service string, f *ir.Handshake, why error) string {
 }
 
 // silentNote says in one line who has not answered and what that means, "" when all have.
-func silentNote(service string, f *ir.Handshake, s backend.Survey) string {
+func silentNote(service string, f *ir.Handshake, s facts.SurveyServers) string {
 	if s.Silent == nil {
 		return ""
 	}
@@ -73,7 +72,7 @@ func announced(f *ir.Handshake) string {
 }
 
 // Announce takes what servers do into what is announced.
-func Announce(s *ir.Protection, f *ir.Handshake, all backend.Survey) {
+func Announce(s *ir.Protection, f *ir.Handshake, all facts.SurveyServers) {
 	f.MSS, f.WScale, f.Options = usualMSS, usualWScale, ir.WindowScaling|ir.SACK|ir.Timestamps
 	if all.Answered != nil {
 		f.Options = optionsOf(all)
@@ -92,7 +91,7 @@ func Announce(s *ir.Protection, f *ir.Handshake, all backend.Survey) {
 	}
 }
 
-func optionsOf(all backend.Survey) (o ir.TCPOptions) {
+func optionsOf(all facts.SurveyServers) (o ir.TCPOptions) {
 	for option, does := range map[ir.TCPOptions]bool{
 		ir.WindowScaling: all.WScale >= 0, ir.SACK: all.SACK, ir.Timestamps: all.Timestamps, ir.ECN: all.ECN,
 	} {

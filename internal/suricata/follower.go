@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -152,7 +152,7 @@ func (f *Follower) enter(ctx context.Context, spare []netip.Prefix) error {
 	if len(f.waiting) == 0 {
 		return nil
 	}
-	now, never := time.Now(), spared.Now(spare)
+	now, never := time.Now(), allowlist.Now(spare)
 	var bans []control.Ban
 	for p, e := range f.waiting {
 		if why := never.Why(p); why != "" {

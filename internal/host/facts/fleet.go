@@ -1,0 +1,35 @@
+package facts
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// KeepFleet keeps the addresses of the hubs and nodes of the fleet of an instance, for all that find what this host cannot do without. None removes
+// them.
+func KeepFleet(instance string, list []netip.Addr) error {
+	path := strings.Replace(System.Fleets, "*", "-"+instance, 1)
+	if len(list) == 0 {
+		os.Remove(path)
+		return nil
+	}
+	var text strings.Builder
+	for _, a := range list {
+		fmt.Fprintln(&text, a)
+	}
+	next := path + ".new"
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(next, []byte(text.String()), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return fmt.Errorf("addresses of the fleet: %w", err)
+	}
+	return nil
+}

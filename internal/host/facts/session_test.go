@@ -1,0 +1,22 @@
+package facts_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/host/facts"
+)
+
+func TestSessions(t *testing.T) {
+	for _, c := range []struct{ variable, want string }{
+		{"203.0.113.5 50000 192.0.2.1 22", "[{203.0.113.5:50000 192.0.2.1:22}]"},
+		{"2001:db8::5 50000 2001:db8::1 2222", "[{[2001:db8::5]:50000 [2001:db8::1]:2222}]"},
+		{"::ffff:203.0.113.5 50000 ::ffff:192.0.2.1 22", "[{203.0.113.5:50000 192.0.2.1:22}]"},
+		{"fe80::5%eth0 50000 fe80::1%eth0 22", "[{[fe80::5]:50000 [fe80::1]:22}]"},
+	} {
+		t.Setenv("SSH_CONNECTION", c.variable)
+		if got := fmt.Sprint(facts.Sessions()); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.variable, got, c.want)
+		}
+	}
+}

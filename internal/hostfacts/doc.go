@@ -1,8 +1,0 @@
-// Package hostfacts finds out what this host is, before a policy is lowered for it. In: a policy, and the devices that it is
-// for. Out: Facts, which never change. It changes nothing in the kernel.
-//
-// Read facts.go first: Discover asks all that protections of services depend on. mode.go says of a service whether it lives on
-// this host or behind it; tcp.go, listeners.go, servers.go and untagged.go each find out a part. The others answer one question
-// each, at any time: paths.go how packets get about, route.go which devices a packet may pass, offload.go where a device leaves
-// VLAN tags, session.go who is logged in, addresses.go which addresses are this host's own.
-package hostfacts
