@@ -14,7 +14,7 @@ SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
 # user mode has no bpf(2), and no machine of that architecture runs our tests.
 # A test that starts itself again cannot do so there.
 UNPORTABLE := ^TestDynamicKilledWriter$$
-PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/model/addrs ./internal/banlog ./internal/model/cost ./internal/host/facts
+PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/model/addrs ./internal/engine/ban ./internal/model/cost ./internal/host/facts
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/suggest/suggesttest"

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/doctor"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 func doctorCommand(e *env) *cobra.Command {

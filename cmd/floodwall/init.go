@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/firstpolicy"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/display"

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/policy"
 )
 

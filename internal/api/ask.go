@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 

@@ -7,9 +7,9 @@ import (
 	"net/http"
 
 	"github.com/floodwall/floodwall/internal/captured"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"

@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 

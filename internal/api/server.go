@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
-	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/page"

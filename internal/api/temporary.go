@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/sampling"

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"

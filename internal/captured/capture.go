@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 

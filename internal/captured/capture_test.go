@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"

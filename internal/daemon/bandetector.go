@@ -10,8 +10,8 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/bans"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
@@ -30,10 +30,10 @@ type banDetector struct {
 	last      *control.BanLimits // of the policy
 	asked     uint64             // with this key; 0: none was asked about
 	limits    []control.BanLimit
-	detectors []*bans.Detector // of each limit
-	lifelines []netip.Prefix   // of the host, as the detectors know them
-	looked    time.Time        // when they were found,
-	took      time.Duration    // and how long that took
+	detectors []*ban.Detector // of each limit
+	lifelines []netip.Prefix  // of the host, as the detectors know them
+	looked    time.Time       // when they were found,
+	took      time.Duration   // and how long that took
 	news      banNews
 }
 
@@ -87,7 +87,7 @@ func (b *banDetector) follow(ctx context.Context) error {
 func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences *datapath.Offences) error {
 	b.offences, b.key, b.limits, b.detectors, b.lifelines = offences, of.Key, of.Limits, nil, nil
 	for _, limit := range b.limits {
-		d := bans.New(&addrs.Set{})
+		d := ban.NewDetector(&addrs.Set{})
 		d.Spared = func(p, never netip.Prefix) { b.news.spared(sparedText(limit, p, never)) }
 		b.detectors = append(b.detectors, d)
 	}
@@ -185,10 +185,10 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // offenders gathers offences for a while, and returns the bans that follow, by the number of the limit.
-func (b *banDetector) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
+func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, gather)
 	defer cancel()
-	found := map[int][]bans.Ban{}
+	found := map[int][]ban.Verdict{}
 	for {
 		o, err := b.offences.Read(ctx)
 		if ctx.Err() != nil {
@@ -211,7 +211,7 @@ func (b *banDetector) offenders(ctx context.Context) (map[int][]bans.Ban, error)
 }
 
 // enter puts bans for one limit into its set, and reports them.
-func (b *banDetector) enter(ctx context.Context, number int, found []bans.Ban) {
+func (b *banDetector) enter(ctx context.Context, number int, found []ban.Verdict) {
 	limit := b.limits[number]
 	var list []control.Ban
 	for _, ban := range found {
@@ -252,7 +252,7 @@ func refusedOf(err error, n int) []bool {
 }
 
 // bannedText tells of a ban.
-func bannedText(l control.BanLimit, ban bans.Ban) string {
+func bannedText(l control.BanLimit, ban ban.Verdict) string {
 	text := fmt.Sprintf("rule %s: banned %s for %s", l.Rule, addrs.PrefixText(ban.Prefix), l.Ban.For)
 	if ban.Offends > 1 {
 		text += fmt.Sprintf(", with %d offenders in it", ban.Offends)

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 )
 
 // An exchange that fails is tried again with growing pauses, and it is said once. When it is well again, the next failure is a

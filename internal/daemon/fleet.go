@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/banlog"
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
@@ -192,14 +191,14 @@ func (f *Fleet) shared() string {
 }
 
 // localBans are the changes of a set. Those that the fleet asked for say so.
-func localBans(records []banlog.Record, set string) (list []node.Local) {
+func localBans(records []ban.Record, set string) (list []node.Local) {
 	for _, r := range records {
 		if r.Set != set {
 			continue
 		}
-		origin, _ := dynamicset.OriginOf(r.Why)
+		origin, _ := ban.OriginOf(r.Why)
 		list = append(list, node.Local{
-			Prefix: r.Prefix, Gone: r.Gone, Start: r.Start, End: r.End, Why: r.Why, Manual: origin == dynamicset.Manual, Fleet: origin == dynamicset.Fleet,
+			Prefix: r.Prefix, Gone: r.Gone, Start: r.Start, End: r.End, Why: r.Why, Manual: origin == ban.Manual, Fleet: origin == ban.Fleet,
 		})
 	}
 	return list
@@ -219,12 +218,12 @@ func (h *fleetHost) Capacity() int { return h.capacity }
 func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
 	var list []control.Ban
 	for _, b := range bans {
-		is := control.Ban{Prefix: b.Prefix, Until: b.Until, Why: b.Origin, Origin: dynamicset.Fleet, Replace: true}
+		is := control.Ban{Prefix: b.Prefix, Until: b.Until, Why: b.Origin, Origin: ban.Fleet, Replace: true}
 		if b.Why != "" {
 			is.Why += ": " + b.Why
 		}
 		if b.Origin == "" { // one of this host
-			is.Origin, is.Why = dynamicset.OriginOf(b.Why)
+			is.Origin, is.Why = ban.OriginOf(b.Why)
 		}
 		list = append(list, is)
 	}
@@ -245,9 +244,9 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 
 // Unblock ends bans: with all those of anybody, else those of other nodes.
 func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) ([]netip.Prefix, error) {
-	of := dynamicset.Owner{Origin: dynamicset.Fleet}
+	of := ban.Owner{Origin: ban.Fleet}
 	if all {
-		of = dynamicset.Owner{}
+		of = ban.Owner{}
 	}
 	_, err := h.fleet.in.UnblockOf(ctx, h.set, of, prefixes)
 	var not control.Refusals

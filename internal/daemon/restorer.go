@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/lostbans"
 )
 
 // How often the daemon looks for bans that sets have lost. A look reads all bans, so it takes no more than 1/lostShare of the time. On a
@@ -50,7 +50,7 @@ func (w *watcher) restoreOnce(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	var never *allowlist.List
-	return lostbans.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
+	return ban.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
 		if never == nil { // most looks find no loss
 			never = allowlist.Now(wishes.Spared)
 		}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/statedir"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // followWait is the time for which Watch waits after a change for further ones: an interface that comes up changes several addresses at

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/os/netns"

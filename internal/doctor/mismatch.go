@@ -6,12 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	servers "github.com/floodwall/floodwall/internal/host/facts"
-	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/protect"
 )
 
 // Mismatch is a service behind this host whose connections are opened with other options than its servers have.
@@ -64,7 +63,7 @@ func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.SurveyServer
 		return nil
 	}
 	var now ir.Handshake
-	protect.Announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
+	manifest.Announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
 	found := Mismatch{Service: e.Service, Servers: s.Answered}
 	differ := func(k Kind, broken bool, format string, args ...any) {
 		found.Differs = append(found.Differs, fmt.Sprintf(format, args...))
@@ -77,7 +76,7 @@ func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.SurveyServer
 			differ(KindMSS, e.MSS[family] > mss, "MSS %d of IPv%d is announced, %d is theirs", e.MSS[family], 4+2*family, mss)
 		}
 	}
-	for bit, name := range protect.OptionNames {
+	for bit, name := range manifest.OptionNames {
 		offered, has := slices.Contains(e.Options, name), now.Options>>bit&1 == 1
 		if offered != has {
 			differ(kindOf(ir.TCPOptions(1<<bit)), offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )

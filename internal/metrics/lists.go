@@ -3,7 +3,7 @@ package metrics
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 )
 
 var (

@@ -3,7 +3,7 @@ package metrics
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 var (

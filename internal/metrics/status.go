@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 

@@ -1,4 +1,4 @@
-// Package operate is what the commands and the API do with this host. In: an instance (internal/control), the state directory,
+// Package operate is what the commands and the API do with this host. In: an instance (internal/engine/control), the state directory,
 // and what somebody asks for. Out: the values that commands print and that the API answers with. So both give the same answer.
 //
 // Read host.go first.

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // MaxPage is how many entries a page has at most.

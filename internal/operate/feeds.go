@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/lists"
-	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/lists"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/banlog"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -30,7 +30,7 @@ type Host struct {
 // NewHost is the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
-		Instance: control.Instance{Dir: bpffs, State: state, Bans: banlog.Open(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
+		Instance: control.Instance{Dir: bpffs, State: state, Bans: ban.OpenLog(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
 		Warn:     warn, costs: new(costFile), finder: new(geo.Finder),
 	}
 }

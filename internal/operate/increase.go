@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // Amount is packets, and the bytes of their frames.

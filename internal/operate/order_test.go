@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // TestAsRunning has orders follow what runs: each device once, and generic mode where all of XDP is.

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/policy"
 )
 

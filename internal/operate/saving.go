@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/tap"

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // TestTerms reads what lines of `block -` say beside the prefix.

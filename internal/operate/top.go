@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/internal/suggest"

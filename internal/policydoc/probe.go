@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/geotest"
 )

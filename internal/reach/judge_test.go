@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 

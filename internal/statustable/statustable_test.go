@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // TestOf shows a status: rules of the policy always, built-in ones and checks when they have counted, and all on request.

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/captured"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sampling"
 )

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/safefile"

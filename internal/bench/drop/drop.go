@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bench/tools"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 

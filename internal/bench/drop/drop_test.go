@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/peer"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bench/tools"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
 // subject is a program, and the kinds of packets that it is given.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )

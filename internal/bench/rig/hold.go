@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/floodwall/floodwall/internal/bench/tools"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/policy"
 )
 

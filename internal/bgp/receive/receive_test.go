@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/policy"
 )
 

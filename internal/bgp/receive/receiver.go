@@ -13,11 +13,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/temporary"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
 

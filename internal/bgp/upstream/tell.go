@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/safefile"

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
 // howMany is the number of the senders.
@@ -15,7 +15,7 @@ const howMany = 8
 type seen [nodes]map[netip.Prefix]time.Time
 
 // bans lists which senders a node has banned.
-func (n *node) bans(ctx context.Context) (list []dynamicset.Blocked, err error) {
+func (n *node) bans(ctx context.Context) (list []ban.Blocked, err error) {
 	err = n.lab.Do(func() (err error) {
 		list, err = n.instance.Blocked(ctx, "")
 		return err

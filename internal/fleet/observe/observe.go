@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"

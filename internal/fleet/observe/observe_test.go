@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/operate"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 )

@@ -1,2 +1,0 @@
-// Package dynamicset changes and lists dynamic sets, in the memory of an XDP program and in netfilter.
-package dynamicset

@@ -1,0 +1,203 @@
+package ban
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+)
+
+// filterSet is a dynamic set in netfilter.
+type filterSet struct {
+	tool    netfilter.Tool
+	ruleset *netfilter.Ruleset
+	names   netfilter.SetNames
+	entry   manifest.Set
+}
+
+// NewFilterSet returns a set of the ruleset p, where it has these names. The manifest describes it in entry.
+func NewFilterSet(t netfilter.Tool, p *netfilter.Ruleset, names netfilter.SetNames, entry manifest.Set) Set {
+	return &filterSet{t, p, names, entry}
+}
+
+func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
+	if len(bans) == 0 {
+		return Outcome{}, nil
+	}
+	held, err := s.elements(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	space := newFilterSpace(s.entry.Max, held)
+	var fits, kept []int
+	var refused Refusals
+	for i, b := range bans {
+		switch space.take(b, s.entry.Timeout) {
+		case spaceTaken:
+			fits = append(fits, i)
+		case spaceKept:
+			kept = append(kept, i)
+		case spaceNone:
+			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
+		}
+	}
+	overlaps, after, err := s.replace(ctx, bans, fits, space)
+	if err != nil {
+		return Outcome{}, err
+	}
+	for _, i := range fits {
+		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
+			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
+			space.fresh[bans[i].origin()]--
+			after = after[:max(len(after)-1, 0)] // nothing was entered in its place
+		}
+	}
+	if err := s.remove(ctx, after); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
+}
+
+// replace enters some of the bans, and returns what is to be removed for them: entries go after others have come. The kernel's set has
+// space for both, unless a version before made it: then they go first.
+func (s *filterSet) replace(ctx context.Context, bans []Ban, which []int, space *filterSpace) (overlaps map[netip.Prefix]netip.Prefix, after []netip.Prefix, err error) {
+	overlaps, err = s.insert(ctx, bans, which, space.anew)
+	if !netfilter.IsFull(err) {
+		return overlaps, space.evicted, err
+	}
+	if err := s.remove(ctx, space.evicted); err != nil {
+		return nil, nil, err
+	}
+	const collected = 100 * time.Millisecond
+	for range 20 {
+		if overlaps, err = s.insert(ctx, bans, which, space.anew); !netfilter.IsFull(err) {
+			break
+		}
+		time.Sleep(collected)
+	}
+	return overlaps, nil, err
+}
+
+// insert enters some of the bans, and returns those that netfilter cannot hold beside others.
+func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int, anew map[netip.Prefix]bool) (map[netip.Prefix]netip.Prefix, error) {
+	grouped := map[string][]netfilter.Element{}
+	for _, i := range which {
+		b := bans[i]
+		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason(), Anew: anew[b.Prefix.Masked()]}
+		switch length := b.length(); {
+		case length == Forever:
+			e.Timeout = forever
+		case length > 0:
+			e.Timeout = length
+		}
+		name := s.names.Of(e.Prefix)
+		grouped[name] = append(grouped[name], e)
+	}
+	overlaps := map[netip.Prefix]netip.Prefix{}
+	for name, elements := range grouped {
+		err := s.tool.Insert(ctx, s.ruleset, name, elements)
+		var o *netfilter.OverlapError
+		if err != nil && !errors.As(err, &o) {
+			return nil, err
+		}
+		if o != nil {
+			for _, one := range o.Overlaps {
+				overlaps[one.Prefix] = one.With
+			}
+		}
+	}
+	return overlaps, nil
+}
+
+func (s *filterSet) overlapping(p, with netip.Prefix) error {
+	return &SetError{fmt.Sprintf("%s overlaps %s in set %q, which nftables cannot hold side by side", addrs.PrefixText(p), addrs.PrefixText(with), s.entry.Name),
+		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", addrs.PrefixText(with))}
+}
+
+func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix, of Owner) (Outcome, error) {
+	has, err := s.held(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var refused Refusals
+	var gone []netip.Prefix
+	for i, p := range prefixes {
+		p = p.Masked()
+		switch b, there := has[p]; {
+		case !there:
+			refused = append(refused, Refusal{i, notBlocked(s.entry, p, dynamicsetWithin(has, p))})
+		case !of.Owns(b):
+			refused = append(refused, Refusal{i, othersEntry(b)})
+		default:
+			delete(has, p)
+			gone = append(gone, p)
+		}
+	}
+	return Outcome{Changed: len(gone), Refused: refused}, s.remove(ctx, gone)
+}
+
+func dynamicsetWithin(has map[netip.Prefix]Blocked, p netip.Prefix) bool {
+	for q := range has {
+		if q.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// held are the entries that the set has.
+func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]Blocked, error) {
+	list, err := s.elements(ctx)
+	has := make(map[netip.Prefix]Blocked, len(list))
+	for _, e := range list {
+		has[e.Prefix] = elementAs(e, s.entry.Name)
+	}
+	return has, err
+}
+
+// elementAs is an element of netfilter as an entry of a set.
+func elementAs(e netfilter.Element, set string) Blocked {
+	b := BlockedAs(e.Prefix, set, e.Comment)
+	if e.Timeout > 0 {
+		left := e.Timeout.Seconds()
+		b.Expires = &left
+	}
+	return b
+}
+
+func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
+	for _, name := range s.names.Names() {
+		some, err := s.tool.Elements(ctx, s.ruleset, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+func (s *filterSet) List(ctx context.Context) (list []Blocked, err error) {
+	err = s.Each(ctx, func(b Blocked) { list = append(list, b) })
+	return list, err
+}
+
+func (s *filterSet) Each(ctx context.Context, fn func(Blocked)) error {
+	elements, err := s.elements(ctx)
+	for _, e := range elements {
+		fn(elementAs(e, s.entry.Name))
+	}
+	return err
+}
+
+func (s *filterSet) Count(ctx context.Context) (int, error) {
+	list, err := s.elements(ctx)
+	return len(list), err
+}
+
+// forever is the time of a ban that does not end.
+const forever = 100 * 365 * 24 * time.Hour

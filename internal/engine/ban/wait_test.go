@@ -1,0 +1,78 @@
+package ban
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestWait follows a file that is not there yet, nor its directory. Each change wakes the follower, also after the file was written anew,
+// and nothing else does. The end of the context wakes it, too.
+func TestWait(t *testing.T) {
+	l := OpenLog(t.TempDir(), "/sys/fs/bpf/other", "")
+	f := l.Follow()
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	woken := make(chan []Record, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			list, _, err := f.Next()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			woken <- list
+			if len(list) == 0 {
+				f.Wait(ctx)
+			}
+		}
+	}()
+	next := func(what string, prefix netip.Prefix) {
+		t.Helper()
+		for end := time.After(4 * time.Second); ; { // less than the longest wait
+			select {
+			case list := <-woken:
+				for _, r := range list {
+					if r.Prefix == prefix {
+						return
+					}
+				}
+			case <-end:
+				t.Fatalf("%s: the follower is not woken", what)
+			}
+		}
+	}
+	add := func(text string) netip.Prefix {
+		t.Helper()
+		p := netip.MustParsePrefix(text)
+		if err := l.Append([]Record{{Set: "bans", Prefix: p, Start: time.Now(), End: time.Now().Add(time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	next("the first ban", add("192.0.2.1/32"))
+	next("another ban", add("192.0.2.2/32"))
+	named := filepath.Join(t.TempDir(), "new")
+	text, err := os.ReadFile(l.file)
+	if err == nil {
+		err = os.WriteFile(named, text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(named, l.file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next("a ban after the file was written anew", add("192.0.2.3/32"))
+	begin := time.Now()
+	cancel()
+	<-ended
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("it ends %v after the context", took)
+	}
+}

@@ -1,0 +1,157 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// Fill is how full a set is after a change.
+type Fill struct {
+	Set      string `json:"set"`
+	Changed  int    `json:"changed"`
+	Entries  int    `json:"entries"`
+	Capacity int    `json:"capacity"`
+	Kept     []int  `json:"-"` // indices of bans that left the entry of their prefix as it was
+	Unsaved  error  `json:"-"` // why the change does not last over a reboot, nil if it does
+}
+
+// Warning says when the set is nearly full. It is empty for the zero Fill that comes with an error.
+func (f Fill) Warning() string {
+	if f.Capacity == 0 || f.Entries*10 < f.Capacity*9 {
+		return ""
+	}
+	return fmt.Sprintf("set %q is %d%% full: %d of %d entries; raise its max in the policy and apply",
+		f.Set, f.Entries*100/f.Capacity, f.Entries, f.Capacity)
+}
+
+// Block enters bans into a dynamic set; "" is the only one, or the one named bans. Each ban is in force when Block returns. Refusals lists
+// the entries that were refused, of a range the first. The Fill counts a ban only if it made or changed an entry.
+func (in Instance) Block(ctx context.Context, set string, bans []ban.Ban) (Fill, error) {
+	return in.changeSet(ctx, set, setChange{
+		func(s ban.Set) (ban.Outcome, error) { return s.Block(ctx, bans) },
+		func(e manifest.Set, o ban.Outcome) []ban.Record {
+			return ban.BlockedRecords(e, bans, o)
+		},
+	})
+}
+
+// Unblock removes the entries of exactly these prefixes. Refusals lists the prefixes without an entry.
+func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
+	return in.UnblockOf(ctx, set, ban.Owner{}, prefixes)
+}
+
+// UnblockOf is Unblock for an owner: the entries of others are refused.
+func (in Instance) UnblockOf(ctx context.Context, set string, of ban.Owner, prefixes []netip.Prefix) (Fill, error) {
+	return in.changeSet(ctx, set, setChange{
+		func(s ban.Set) (ban.Outcome, error) { return s.Unblock(ctx, prefixes, of) },
+		func(e manifest.Set, o ban.Outcome) []ban.Record {
+			return ban.UnblockedRecords(e, prefixes, o)
+		},
+	})
+}
+
+// setChange is a change of a set, and its record for the next boot.
+type setChange struct {
+	do      func(ban.Set) (ban.Outcome, error)
+	records func(e manifest.Set, o ban.Outcome) []ban.Record
+}
+
+// changeSet changes a set of every generation that runs or may run again, under the lock.
+func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
+	err = in.change(ctx, func(l *live) error {
+		var o ban.Outcome
+		// The generation in force comes last, and its answer counts: others may lack the set, or the entries.
+		for _, g := range l.All() {
+			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.Generations[0] {
+				return err
+			}
+		}
+		fill.Unsaved = in.keepChange(ctx, l, fill.Set, c, o)
+		if o.Refused != nil {
+			return o.Refused
+		}
+		return nil
+	})
+	return fill, err
+}
+
+func (l *live) changeIn(ctx context.Context, g *generation.Generation, name string, do func(ban.Set) (ban.Outcome, error)) (fill Fill, first ban.Outcome, err error) {
+	e, err := ban.Named(g.Manifest, name)
+	if err != nil {
+		return fill, first, err
+	}
+	sets, err := l.DynamicSets(ctx, g, e)
+	if err != nil {
+		return fill, first, err
+	}
+	fill = Fill{Set: e.Name, Capacity: e.Max}
+	for i, s := range sets {
+		o, err := do(s)
+		if i > 0 {
+			err = netfilter.UnlessAbsent(err)
+		}
+		if err != nil {
+			return fill, first, err
+		}
+		if i == 0 {
+			fill.Changed, fill.Kept, first = o.Changed, o.Kept, o
+			if fill.Entries, err = s.Count(ctx); err != nil {
+				return fill, first, err
+			}
+		}
+	}
+	return fill, first, nil
+}
+
+// Blocked lists the entries of a dynamic set, "" for all, by address.
+func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Blocked, error) {
+	l, err := generation.Find(ctx, in.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	g := l.Generations[0]
+	if set != "" {
+		if _, err := ban.Named(g.Manifest, set); err != nil {
+			return nil, err
+		}
+	}
+	var all []ban.Blocked
+	for _, e := range g.Manifest.Sets {
+		if e.Dynamic < 0 || e.Local || set != "" && e.Name != set {
+			continue
+		}
+		list, err := l.Entries(ctx, g, e)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, func(a, b ban.Blocked) int { return a.Prefix.Compare(b.Prefix) })
+	return all, nil
+}
+
+// EachBlocked hands out the entries of a dynamic set, in any order.
+func (in Instance) EachBlocked(ctx context.Context, set string, fn func(ban.Blocked)) error {
+	l, err := generation.Find(ctx, in.Dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	e, err := ban.Named(l.Generations[0].Manifest, set)
+	if err != nil {
+		return err
+	}
+	sets, err := l.DynamicSets(ctx, l.Generations[0], e)
+	if err != nil || len(sets) == 0 {
+		return err
+	}
+	return sets[0].Each(ctx, fn)
+}

@@ -1,0 +1,18 @@
+// Package control makes a policy the one that runs, and says what runs. In: a policy, and what this host is
+// (internal/host/facts). Out: a generation in the kernel, through internal/kernel/datapath and internal/kernel/netfilter, and reports on it.
+// The commands are thin around it; the daemon and the lab use it as they do.
+//
+// Read in this order.
+//
+//   - apply.go: Apply, from the policy's text to the lock; target.go chooses the target.
+//   - transaction.go: the transaction as one function. Its steps make values: running.go what runs, planned.go what is to run
+//     (place.go, with internal/engine/manifest), load.go what the kernel has of it (connections.go, dynamic.go,
+//     keepbans.go, netfilter.go with internal/kernel/netfilter), session.go whether it would cut the operator off, install.go what decides from then on
+//     (installtrial.go; strict.go, with internal/kernel/netfilter).
+//   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
+//   - live.go: what runs, as the kernel says (internal/engine/generation); status.go, explain.go and probe.go report it; block.go changes its
+//     dynamic sets (internal/engine/ban).
+//   - temporary.go: rules beside the policy (internal/engine/temporary); handout.go: samples, for internal/captured.
+//   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
+//   - types.go: types of other packages under the names that callers use.
+package control

@@ -1,0 +1,194 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+)
+
+// Explanation says what happens to a packet.
+type Explanation struct {
+	Packet  string     `json:"packet"`
+	Verdict string     `json:"verdict"`
+	Reason  string     `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
+	Stage   plan.Stage `json:"stage"`
+	Path    Path       `json:"path,omitempty"` // of what runs in XDP: its part that decided
+	Policy  string     `json:"policy"`
+	Line    int        `json:"line,omitempty"` // of the rule in the policy
+	Passed  []Passed   `json:"passed,omitempty"`
+
+	Translated string `json:"translated,omitempty"` // where this host's NAT may send the packet on to
+
+	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
+	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
+	Active     *bool  `json:"active,omitempty"`     // of what runs: it does so at the moment
+}
+
+// Path is a part of the XDP program.
+type Path string
+
+// The paths of a packet through the program.
+const (
+	PathEntry   Path = "entry"   // the code that is generated for usual frames
+	PathGeneral Path = "general" // the C program, which decides every frame
+)
+
+// path is the one that gave an answer.
+func path(a datapath.Answer) Path {
+	if a.Entry {
+		return PathEntry
+	}
+	return PathGeneral
+}
+
+// Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
+type Passed struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`           // that it has
+	Above   bool   `json:"above,omitempty"`   // its limit it holds, and not below
+	Observe bool   `json:"observe,omitempty"` // it counts what matches, and does nothing
+	Line    int    `json:"line,omitempty"`
+
+	Connections uint32 `json:"connections,omitempty"` // the limit that it holds above is this number of connections
+}
+
+// Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
+// empty, there are no connections, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
+func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error) {
+	plan, err := c.Plan(t)
+	if err != nil {
+		return Explanation{}, err
+	}
+	program, p := plan.Program, spec.Packet()
+	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
+	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Connections: e.none, Observe: e.observed(program)})
+	e.Verdict, e.Reason = verdict.String(), program.ReasonName(reason)
+	switch reason.Kind {
+	case ir.ReasonRule:
+		r := &program.Rules[reason.Index]
+		e.Line, e.Stage = r.Line, plan.Rules[reason.Index].Stage
+		if r.Protect > 0 {
+			protection := &program.Protections[r.Protect-1]
+			e.Protection, e.Always = protection.Service, protection.Always
+		}
+	case ir.ReasonDefault:
+		e.Stage = plan.Default.Stage
+	}
+	return e, nil
+}
+
+// World is the state, besides packets, on which verdicts depend, as Explain assumes it: only the set of the host's own addresses has
+// entries, and no limit is exceeded.
+func (c *Compiled) World() ir.World { return ir.World{Member: c.member} }
+
+// below is a world in which no limit is exceeded. It records rules that have one.
+func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) bool {
+	return func(limit int, _ *packet.Packet) bool {
+		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // its other layers follow
+		if i >= 0 {
+			r := &p.Rules[i]
+			e.Passed = append(e.Passed, Passed{Name: r.Name, Verdict: r.Verdict.String(), Above: true, Observe: r.Observe, Line: r.Line})
+		}
+		return false
+	}
+}
+
+// none is a world without connections. It records the rule that counts them.
+func (e *Explanation) none(r *ir.Rule, _ *packet.Packet) int {
+	e.Passed = append(e.Passed, Passed{r.Name, r.Verdict.String(), true, r.Observe, r.Line, r.Connections.Most})
+	return 0
+}
+
+// observed records rules and checks that only count.
+func (e *Explanation) observed(p *ir.Program) func(ir.Reason) {
+	return func(reason ir.Reason) {
+		passed := Passed{Name: p.ReasonName(reason), Verdict: ir.Drop.String(), Observe: true}
+		if reason.Kind == ir.ReasonRule {
+			r := &p.Rules[reason.Index]
+			passed.Verdict, passed.Line = r.Verdict.String(), r.Line
+		}
+		e.Passed = append(e.Passed, passed)
+	}
+}
+
+// member reports whether a dynamic set has an address as far as that is known without asking what runs.
+func (c *Compiled) member(set int, a netip.Addr) bool {
+	if !c.Program.Sets[set].Dynamic.Local {
+		return false
+	}
+	return slices.Contains(c.own(), a)
+}
+
+// Fetcher fetches lists. When a server does not answer, it says whether the policy that runs drops the answers.
+func (in Instance) Fetcher() *feed.Fetcher {
+	return &feed.Fetcher{Drops: func(ctx context.Context, answer packet.Spec) string {
+		e, err := in.Explain(ctx, answer)
+		switch {
+		case err != nil || e.Verdict == ir.Pass.String(): // nothing runs, or it is not the policy
+			return ""
+		case e.Reason == "default":
+			return "its default"
+		}
+		return fmt.Sprintf("%q", e.Reason)
+	}}
+}
+
+// Explain asks the policy that runs for its decision about a packet: the XDP program itself, and a copy of the rules in netfilter in a
+// network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP count as they stand.
+func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
+	l, err := generation.Find(ctx, in.Dir)
+	if err != nil {
+		return Explanation{}, err
+	}
+	defer l.Close()
+	g := l.Generations[0]
+	m := g.Manifest
+	e := Explanation{Packet: spec.String(), Policy: m.File}
+	if spec.Packet().Value[packet.Verified] == 1 {
+		return Explanation{}, &ProbeError{
+			fmt.Sprintf("%s: what is loaded knows itself who is verified", spec),
+			"leave verified out, or ask `floodwall explain` with the policy file",
+		}
+	}
+	if g.Program != nil {
+		answer, err := g.Program.Ask(m.Key, spec.Frame())
+		if err != nil {
+			return Explanation{}, err
+		}
+		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.Reason(answer.Slot), plan.StageXDP
+		e.Line = m.Line(e.Reason)
+		if err := e.protectedBy(g); err != nil {
+			return Explanation{}, err
+		}
+		if answer.Slot != image.SlotDefault || m.At.Stage == plan.StageXDP {
+			e.Path = path(answer)
+			return e, nil
+		}
+	}
+	return probeNetfilter(ctx, g, spec, e)
+}
+
+// protectedBy adds the state of the protection of the rule that decides, if it has one.
+func (e *Explanation) protectedBy(g *generation.Generation) error {
+	i := slices.IndexFunc(g.Manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
+	if i < 0 {
+		return nil
+	}
+	var s Status
+	if err := s.reportProtections(g); err != nil {
+		return err
+	}
+	p := s.Protections[g.Manifest.Rules[i].Protect-1]
+	e.Protection, e.Always, e.Active = p.Service, p.Always, &p.Active
+	return nil
+}

@@ -1,0 +1,46 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.
+func (l *loaded) mayEgress() {
+	err := features.Egress()
+	if err == nil {
+		return
+	}
+	l.xdp.Egress = false
+	l.manifest.NoEgress(l.compiled.Program.Guards)
+	l.notes = append(l.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+}
+
+// guards reports the counters of guards for responses, in the form of rules.
+func (s *Status) guards(m *manifest.Manifest, c *manifest.Counts) {
+	for _, g := range m.Guards {
+		if !g.Limited {
+			continue
+		}
+		n := c.Slot(g.Slot)
+		s.Rules = append(s.Rules, RuleStatus{Name: g.Name(), Stage: plan.StageEgress, Why: "responses leave there",
+			Verdict: ir.Drop.String(), Packets: n.Packets, Bytes: n.Bytes, Line: g.Line, Observe: g.Observe, Beside: true})
+	}
+}
+
+// verified reports the number of verified clients.
+func (s *Status) verified(g *generation.Generation) error {
+	if g.Program == nil || len(g.Manifest.Guards) == 0 {
+		return nil
+	}
+	clients, most, err := g.Program.VerifiedClients()
+	if err == nil && most > 1 { // else no guard asks
+		s.Verified = &VerifiedStatus{clients, most}
+	}
+	return err
+}

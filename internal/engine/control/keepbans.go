@@ -1,0 +1,172 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// A command that changes a dynamic set also records the change in the file of bans, under the lock of the state, for the next boot. An
+// apply enters the recorded entries of sets that the policy before did not have: after a boot there is no policy before.
+
+// keepChange records a change of a set. If it cannot, that is a note and not an error, because the change is in force.
+func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, o ban.Outcome) error {
+	if in.Bans == nil {
+		return nil
+	}
+	ban.Count(in.Bans, o.New)
+	e, err := ban.Named(l.Generations[0].Manifest, set)
+	if err != nil {
+		return nil
+	}
+	records := c.records(e, o)
+	if len(records) == 0 {
+		return nil
+	}
+	if err := in.Bans.Append(records); err != nil {
+		return err
+	}
+	if in.Bans.Due() {
+		return in.rewriteBans(ctx, l)
+	}
+	return nil
+}
+
+// rewriteBans writes the file of bans anew from what the kernel holds, and from what it has lost.
+func (in Instance) rewriteBans(ctx context.Context, l *live) error {
+	m := l.Generations[0].Manifest
+	bans, err := l.BansFor(ctx, l.Generations[0], l.Generations[0])
+	if err != nil {
+		return err
+	}
+	var saved []ban.Record
+	if !in.Bans.ClockMoved() { // else the ends in it are wrong
+		saved, _ = in.Bans.Load(ban.IsIn(m)) // a damaged file was moved away
+	}
+	return in.Bans.Rewrite(ban.IsIn(m), ban.RecordsOf(ban.WithLost(m, bans, saved)))
+}
+
+// EachSet calls fn with each dynamic set of what runs, in each place where it is.
+func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, ban.Set) error) error {
+	l, err := generation.Find(ctx, in.Dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return eachSet(ctx, l, fn)
+}
+
+// EachSetLocked is EachSet under the lock: nobody else changes a set or the file of bans meanwhile.
+func (in Instance) EachSetLocked(ctx context.Context, fn func(manifest.Set, ban.Set) error) error {
+	return in.change(ctx, func(l *live) error { return eachSet(ctx, l.Live, fn) })
+}
+
+func eachSet(ctx context.Context, l *generation.Live, fn func(manifest.Set, ban.Set) error) error {
+	for _, e := range l.Generations[0].Manifest.Sets {
+		if e.Dynamic < 0 || e.Local {
+			continue
+		}
+		sets, err := l.DynamicSets(ctx, l.Generations[0], e)
+		if err != nil {
+			return err
+		}
+		for _, s := range sets {
+			if err := fn(e, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// KeepBans brings the file of bans up to date with the clock and, after a change that could not be recorded, with the kernel, and makes it
+// smaller when most of it says nothing any more. What was changed is on the disk when it returns.
+func (in Instance) KeepBans(ctx context.Context) error {
+	if in.Bans == nil {
+		return nil
+	}
+	if !in.Bans.Due() && !in.Bans.Behind() {
+		return in.Bans.Sync()
+	}
+	err := in.change(ctx, func(l *live) error { return in.rewriteBans(ctx, l) })
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil
+	}
+	return err
+}
+
+// bansKept rewrites the file of bans after an apply has read it, because the machine was started since. The notes are for the operator.
+func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes []string) {
+	if in.Bans == nil || !in.Bans.Due() {
+		return nil
+	}
+	l, err := openLive(ctx, state)
+	if err == nil {
+		defer l.Close()
+		err = in.rewriteBans(ctx, l)
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("bans are not kept over a reboot: %v", err)}
+	}
+	return nil
+}
+
+// loadBans reads the recorded entries of dynamic sets that the policy before did not have. It does not stop an apply: entries that cannot
+// be read or entered become notes.
+func (l *loaded) loadBans() {
+	limits := map[string]int{}
+	for _, s := range l.compiled.Program.Sets {
+		if !netfilter.DynamicByName(&s) {
+			continue
+		}
+		if l.running.generation != nil && l.running.foreign == nil {
+			if was, ok := l.running.generation.Manifest.Set(s.Name); ok && was.Dynamic >= 0 {
+				continue
+			}
+		}
+		limits[s.Name] = s.Max
+	}
+	if l.in.Bans == nil || len(limits) == 0 {
+		return
+	}
+	records, err := l.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
+	if err != nil {
+		l.note(fmt.Sprintf("no bans are restored: %v", err))
+		return
+	}
+	l.saved = map[string]bool{}
+	for _, r := range records {
+		l.saved[r.Set] = true
+	}
+	for set := range l.saved {
+		l.restoreSet(set, limits[set], records)
+	}
+}
+
+// restoreSet returns the recorded entries of a set that it has space for.
+func (l *loaded) restoreSet(set string, most int, records []ban.Record) {
+	list, left := ban.Lost(manifest.Set{Name: set, Max: most}, nil, records)
+	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
+		all := len(list)
+		list = ban.Disjoint(list)
+		left += all - len(list)
+	}
+	if left > 0 {
+		l.notRestored(set, left)
+	}
+	l.kept[set] = list
+	if l.target != plan.TargetXDP {
+		l.bans += len(list)
+	}
+}
+
+func (l *loaded) notRestored(set string, n int) {
+	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: it was full, its max is smaller than it was, or another prefix is around them", set, n))
+}

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+)
+
+// A driver with receive VLAN offload removes the outermost tag from each frame and passes it in metadata, which XDP does not see: the frame
+// looks untagged. The kernel still gives it to the VLAN's device. So a rule with `vlan` misses the frame; for replies see
+// internal/host/facts/untagged.go. Netfilter sees the tag. The kfunc with which XDP could read it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8)
+// takes a program bound to one device, and most drivers lack it.
+
+// TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
+type TagsError struct{ Device, Why string }
+
+func (e *TagsError) Error() string {
+	return fmt.Sprintf("device %s takes VLAN tags off frames before XDP sees them, and %s", e.Device, e.Why)
+}
+
+// Hint is the remedy.
+func (e *TagsError) Hint() string {
+	return fmt.Sprintf("`ethtool -K %s rxvlan off` leaves them in the frame; it has to be said again at each boot, before the policy", e.Device)
+}
+
+// tags refuses XDP on devices that remove the tags that the policy depends on.
+func (p *planned) tags(context.Context) error {
+	if p.target != plan.TargetXDP {
+		return nil
+	}
+	p.manifest.Tags = p.compiled.Program.AsksTags()
+	if p.move != nil { // the policy runs there already
+		return nil
+	}
+	for _, to := range p.attachments() {
+		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
+			p.notes = append(p.notes, to.Forgets())
+		}
+		why := p.manifest.Tags
+		switch offload := facts.TagOffload(to.Device); {
+		case why == "" || offload == facts.TagsInFrame:
+		case offload == facts.TagsByDriver:
+			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
+		default:
+			p.notes = append(p.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
+				"`ethtool -K DEVICE txvlan off` there leaves it in the frame", to.Device, why))
+		}
+	}
+	return nil
+}
+
+// checkTags warns if a device removes tags that the policy depends on: the offload was switched on again, or the driver was reloaded.
+func (s *Status) checkTags(m *manifest.Manifest) {
+	if m.Tags == "" || m.Target != plan.TargetXDP {
+		return
+	}
+	for _, d := range s.Devices {
+		if d.Stage == plan.StageXDP && facts.TagOffload(d.Name) == facts.TagsByDriver {
+			e := &TagsError{d.Name, m.Tags}
+			s.warn("%v: %s", e, e.Hint())
+		}
+	}
+}

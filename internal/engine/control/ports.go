@@ -1,0 +1,83 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// mostMissed is how many rules PortNotes names.
+const mostMissed = 5
+
+// byName are the stages that know packets by the name of a device.
+func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFilter }
+
+// missed are the rules, checks and the default of a policy that drop packets at a stage that knows them by the name of a device.
+func missed(m *manifest.Manifest) (names []string) {
+	for _, r := range m.Rules {
+		if byName(r.Stage) && r.Verdict != ir.Pass.String() {
+			names = append(names, r.Name)
+		}
+	}
+	for check := range packet.NumChecks {
+		if m.Checks.Has(check) && byName(m.Target.CheckStage(check)) {
+			names = append(names, check.String())
+		}
+	}
+	if byName(m.At.Stage) && m.Default != ir.Pass.String() {
+		names = append(names, "default")
+	}
+	return names
+}
+
+// missedInPlan is missed for a policy that is not applied.
+func missedInPlan(pl *plan.Plan) (names []string) {
+	for i, place := range pl.Rules {
+		if r := &pl.Program.Rules[i]; byName(place.Stage) && r.Verdict != ir.Pass {
+			names = append(names, r.Name)
+		}
+	}
+	if byName(pl.Default.Stage) && pl.Program.Default != ir.Pass {
+		names = append(names, "default")
+	}
+	return names
+}
+
+// PortNotes say which rules of a policy that is to run on XDP do not filter devices that are ports of a bridge or the like.
+func PortNotes(devices []string, pl *plan.Plan) []string {
+	return portTexts(devices, pl.Target, missedInPlan(pl))
+}
+
+// portsOf is PortNotes for a policy that runs, or is about to.
+func portsOf(m *manifest.Manifest) []string { return portTexts(m.Devices, m.Target, missed(m)) }
+
+// portTexts say what does not filter devices that are ports, and what to do. Where devices cannot be listed nothing is said: other parts do.
+func portTexts(devices []string, target plan.Target, missed []string) (texts []string) {
+	if len(missed) == 0 {
+		return nil
+	}
+	ports, err := facts.Ports(devices)
+	if err != nil {
+		return nil
+	}
+	what := "these do not filter what it receives: " + strings.Join(missed[:min(len(missed), mostMissed)], ", ")
+	if more := len(missed) - mostMissed; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
+	if target == plan.TargetIptables {
+		what = "nothing of the policy filters what it receives"
+	}
+	for _, p := range ports {
+		remedy := fmt.Sprintf("name %s in `devices` in its place", p.Of)
+		if target != plan.TargetXDP {
+			remedy += ", or apply with `--target xdp`, which filters the device itself"
+		}
+		texts = append(texts, fmt.Sprintf("%v, and netfilter knows its packets as those of %s, so %s; %s", p, p.Of, what, remedy))
+	}
+	return texts
+}

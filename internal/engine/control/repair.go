@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// Repaired is what a repair has put back into the kernel.
+type Repaired struct {
+	Devices  []RepairedDevice  `json:"devices"`
+	Rulesets []RepairedRuleset `json:"netfilter"`
+	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
+	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
+	Missed   []string          `json:"missed,omitempty"`  // what of the policy does not filter devices that are ports of a bridge, and the remedy
+}
+
+// RepairedDevice is a device that has the program of the policy again.
+type RepairedDevice struct {
+	Name string `json:"name"`
+	Mode string `json:"mode"`
+	Note string `json:"note,omitempty"` // that the mode is another than before
+}
+
+// RepairedRuleset is a table of nftables, or a set of chains of iptables, that is whole again.
+type RepairedRuleset struct {
+	Name  string `json:"name"`
+	Cause string `json:"cause"` // what was missing
+}
+
+// Any reports whether anything was put back.
+func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets) > 0 }
+
+// String says what was put back.
+func (r *Repaired) String() string {
+	var texts []string
+	for _, d := range r.Devices {
+		text := fmt.Sprintf("device %s is filtered again (%s)", d.Name, d.Mode)
+		if d.Note != "" {
+			text += ": " + d.Note
+		}
+		texts = append(texts, text)
+	}
+	for _, p := range r.Rulesets {
+		texts = append(texts, fmt.Sprintf("%s is whole again in netfilter, where this had changed: %s", p.Name, p.Cause))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// scope says what a repair looks at.
+type scope struct{ devices, rulesets bool }
+
+// Repair puts back what has gone from the kernel of the policy in force: programs of devices that returned or that another
+// tool has detached, and what others have removed or changed in netfilter. All that it needs is in the BPF file system.
+// What cannot be put back is in the error, and keeps nothing else from it. It returns datapath.ErrNotLoaded when no policy is
+// in force.
+func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
+	return in.repair(ctx, scope{devices: true, rulesets: true})
+}
+
+// RepairDevices is Repair for the programs of devices alone.
+func (in Instance) RepairDevices(ctx context.Context) (*Repaired, error) {
+	return in.repair(ctx, scope{devices: true})
+}
+
+// RepairNetfilter is Repair for netfilter alone.
+func (in Instance) RepairNetfilter(ctx context.Context) (*Repaired, error) {
+	return in.repair(ctx, scope{rulesets: true})
+}
+
+// Owns reports whether a table of nftables is one of the instance.
+func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.namePrefix()) }
+
+func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
+	err = in.locked(ctx, func(state *datapath.State) error {
+		ctx := context.WithoutCancel(ctx)
+		l, err := openAny(ctx, state)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		g, err := l.Standing()
+		if err != nil {
+			return err
+		}
+		if len(l.Generations) == 0 || l.Generations[0] != g {
+			defer g.Close()
+		}
+		r = &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
+		var errs []error
+		if at.devices {
+			r.Missed = portsOf(g.Manifest)
+			errs = append(errs, r.devices(l, g))
+		}
+		if at.rulesets && l.Trial == nil {
+			errs = append(errs, r.rulesets(ctx, in, l, g))
+		}
+		if r.Any() {
+			errs = append(errs, generation.NoteRepair(state, g.Number, r.String()))
+		}
+		return errors.Join(errs...)
+	})
+	return r, err
+}
+
+// devices gives devices the programs that they lack.
+func (r *Repaired) devices(l *live, g *generation.Generation) error {
+	if g.Program == nil {
+		for _, name := range g.Manifest.Devices {
+			if datapath.DeviceExists(name) != nil {
+				r.Waiting = append(r.Waiting, name)
+			}
+		}
+		return nil
+	}
+	lacks, err := l.State.Lacking(g.Manifest.Devices, g.Number)
+	if err != nil {
+		return err
+	}
+	r.Renamed = generation.Renamed(g.Manifest, lacks)
+	var names []string
+	for _, lack := range lacks {
+		switch {
+		case lack.Gone:
+			r.Waiting = append(r.Waiting, lack.Device)
+		case !slices.Contains(names, lack.Device):
+			names = append(names, lack.Device)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	mode := g.Manifest.Mode
+	if mode == "" {
+		mode = datapath.Auto
+	}
+	devices, err := l.State.Reattach(names, mode, g.Number)
+	for _, d := range devices {
+		note := ""
+		if d.Mode == datapath.Generic && !l.State.MadeForGeneric(g.Number) {
+			note = "its driver has no XDP, which it had, so the program runs at several times the cost"
+		}
+		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
+	}
+	return err
+}
+
+// rulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
+func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *generation.Generation) error {
+	var errs []error
+	for _, p := range g.Manifest.Rulesets {
+		cause, err := l.restore(ctx, in, g, p)
+		if cause != "" && err == nil {
+			r.Rulesets = append(r.Rulesets, RepairedRuleset{p.Name, cause})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
+func (l *live) restore(ctx context.Context, in Instance, g *generation.Generation, p *netfilter.Ruleset) (cause string, err error) {
+	t, err := l.Tool(ctx, p.Kind)
+	if err != nil {
+		return "", err
+	}
+	_, state, err := t.Trial(ctx, p.Name)
+	switch {
+	case err != nil:
+		return "", err
+	case state == netfilter.Absent:
+		cause = "it was removed"
+	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == netfilter.KindIptables:
+		differs := t.Verify(ctx, p)
+		if differs == nil {
+			return "", nil
+		}
+		first, more, _ := strings.Cut(differs.Error(), "\n")
+		if cause = first; more != "" {
+			cause += fmt.Sprintf(", and %d more", strings.Count(more, "\n")+1)
+		}
+	default:
+		return "", nil
+	}
+	bans, err := l.BansFor(ctx, g, g)
+	if err != nil {
+		bans = map[string][]ban.Blocked{} // they went with their sets
+	}
+	if in.Bans != nil {
+		saved, _ := in.Bans.Load(ban.IsIn(g.Manifest)) // without the file none are added
+		ban.AddLost(g.Manifest, bans, saved)
+	}
+	if err := l.refill(g, p, bans); err != nil {
+		return "", err
+	}
+	return cause, t.Restore(ctx, p)
+}
+
+// refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
+func (l *live) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]ban.Blocked) error {
+	p.Fill = ban.Elements(p, bans)
+	if len(p.Live) == 0 {
+		return nil
+	}
+	c, err := readSource(l.State, g)
+	if err == nil && c == nil {
+		err = fmt.Errorf("generation %d: the lists of its sets are not kept: apply the policy again", g.Number)
+	}
+	if err == nil {
+		p.FillLive(c.Program)
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/cost"
+)
+
+// ErrChanged says that another policy runs than the one that was to be placed anew, or that one is on trial.
+var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
+
+// Replace places the rules of what runs anew, for the packets of a mix. It is the same policy, compiled again from what is
+// kept of it, in one transaction: with its counters and bans, and Rollback returns to the policy before it. It returns nil
+// when all rules are where they should be. A policy that was applied without a cost model, or with limits, which would begin
+// anew, is an error, and so is one on trial. When it fails, all is as it was.
+func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix) (*manifest.Move, error) {
+	l, err := generation.Find(ctx, in.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	g := l.Generations[0]
+	if why := g.Manifest.Stays(); why != "" {
+		return nil, fmt.Errorf("rules stay where they are: %s", why)
+	}
+	c, err := readSource(l.State, g)
+	if err == nil && c == nil {
+		err = errors.New("what it was compiled from is not kept; apply the policy again")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := candidateFor(c, g.Manifest, costs, mix)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	return in.replace(ctx, g, c, p)
+}
+
+// replace makes a candidate real for a generation, if that still runs.
+func (in Instance) replace(ctx context.Context, g *generation.Generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
+	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.Manifest), Saves: p.Saves(), Reason: p.reason()}
+	err := in.locked(ctx, func(state *datapath.State) error {
+		_, err := request{
+			in: in, compiled: c, target: p.plan.Target, choice: g.Manifest.Choice, move: m, of: g, stages: p.plan,
+			options: ApplyOptions{Devices: g.Manifest.Devices, Boot: g.Manifest.Boot},
+		}.transact(ctx, state)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,307 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/model/cost"
+	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// costs are those of a made up host, where a drop at filter costs ten times what it does at raw, and a test before filter
+// costs what it does on most hosts.
+func costs() *cost.Model {
+	work := cost.Work{Hook: 100, Rule: 50, Set: 50, Limit: 100, Local: 50}
+	m := &cost.Model{
+		Time:  time.Now(),
+		Reach: map[string]float64{"xdp": 50, "ingress": 300, "raw": 500, "filter": 5000},
+		Work: map[string]cost.Work{
+			"xdp/xdp": work, "nftables/ingress": work, "nftables/raw": work, "iptables/raw": work,
+			"nftables/filter": {Hook: 10, Rule: 5, Set: 5}, "iptables/filter": {Hook: 10, Rule: 5, Set: 5},
+		},
+	}
+	return m
+}
+
+// quiet and attack are mixes by which the rule "published" is at filter, and before it.
+var (
+	quiet  = cost.Mix{Seconds: 1, Arrived: 100_000, Forwarded: 99_000, Local: 900, Rules: map[string]uint64{"published": 100}}
+	attack = cost.Mix{Seconds: 1, Arrived: 100_000, Forwarded: 1000, Local: 900, Rules: map[string]uint64{"published": 98_100}}
+)
+
+// published is the policy that the articles are about, with bans and a list.
+const published = `
+sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
+rules:
+  - {name: banned, from: $bans, placement: earliest, then: drop}
+  - {name: published, to: local, proto: udp, port: 1000, then: drop}
+  - {name: other, proto: udp, port: 1001, placement: earliest, then: drop}
+`
+
+// stages are those of the rules that have a line in the policy.
+func (h *host) stages() string {
+	h.Helper()
+	s, err := h.Status(context.Background())
+	if err != nil {
+		h.Fatal(err)
+	}
+	var list []string
+	for _, r := range s.Rules {
+		if r.Line > 0 {
+			list = append(list, fmt.Sprintf("%s %s", r.Name, r.Stage))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// replace places the rules anew, and wants the stage of the rule "published".
+func (h *host) replace(mix cost.Mix, want plan.Stage) {
+	h.Helper()
+	m, err := h.Replace(h.Context(), costs(), mix)
+	if err != nil {
+		h.Fatal(err)
+	}
+	if m == nil || len(m.Rules) != 1 || m.Rules[0].Name != "published" || m.Rules[0].To != want || (m.Saves > 0) == mix.NAT {
+		h.Fatalf("moved: %+v, want published at %s", m, want)
+	}
+	if got := h.stages(); !strings.Contains(got, fmt.Sprintf("published %s", want)) {
+		h.Fatalf("stages %s, want published at %s", got, want)
+	}
+}
+
+// TestReplace moves a rule there and back on each target: verdicts, counts and bans stay, and Rollback returns to the policy
+// before.
+func TestReplace(t *testing.T) {
+	for _, target := range allTargets {
+		onEnds(t, string(target), func(e *ends) { e.moves(target) })
+	}
+}
+
+// moves is TestReplace for a target.
+func (e *ends) moves(target plan.Target) {
+	t := e.T
+	early := map[plan.Target]plan.Stage{plan.TargetXDP: plan.StageXDP}[target]
+	if early == "" {
+		early = plan.StageRaw
+	}
+	for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
+		if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.block(someBans()...)
+	want := map[string]uint64{"banned": 0, "published": 0, "other": 0}
+	translated := quiet // now, as when Docker starts: what is moved to filter must come back, whatever that costs
+	translated.NAT = true
+	for round, mix := range []cost.Mix{quiet, attack, quiet, translated, quiet} {
+		e.replace(mix, []plan.Stage{plan.StageFilter, early}[round%2])
+		if m, err := e.Replace(t.Context(), costs(), mix); m != nil || err != nil {
+			t.Errorf("%s: again: %v, %v", target, m, err)
+		}
+		if e.passes(9, 1000) || e.passes(9, 1001) || e.passes(7, 2001) || !e.passes(9, 2000) {
+			t.Errorf("%s: verdicts are others after move %d", target, round)
+		}
+		for name := range want {
+			want[name]++
+		}
+		e.wantCounts(fmt.Sprintf("on %s after move %d", target, round), want)
+		e.wantBlocked("after a move", someBlocked)
+	}
+	e.wantMoves(target, 5)
+	if now, err := e.Rollback(t.Context()); err != nil || now.Generation == 0 {
+		t.Fatalf("%s: rollback: %+v, %v", target, now, err)
+	}
+	if got := e.stages(); !strings.HasPrefix(got, "before ") {
+		t.Errorf("%s: the rollback returned to %s", target, got)
+	}
+	if now, err := e.Rollback(t.Context()); err != nil || !strings.Contains(e.stages(), "published "+string(plan.StageFilter)) {
+		t.Errorf("%s: the second rollback: %+v, %v", target, now, err)
+	}
+	e.clear()
+}
+
+// wantMoves wants the placement's section of the status to have so many moves.
+func (h *host) wantMoves(target plan.Target, want int) {
+	h.Helper()
+	p, err := h.Placement(h.Context(), costs())
+	if err != nil {
+		h.Fatal(err)
+	}
+	text, _ := json.Marshal(p)
+	if p.Mode != "auto" || p.Fixed != "" || len(p.Last) != want || p.Mix == nil || p.Predicted == nil || !strings.Contains(p.Last[0].Reason, "ns a packet") {
+		h.Errorf("%s: placement %s", target, text)
+	}
+}
+
+// TestReplaceKeepsLists has the operator change the policy and its list after the apply: what moves is what was applied.
+func TestReplaceKeepsLists(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	write := func(policy, list string) {
+		for name, text := range map[string]string{file: policy, filepath.Join(filepath.Dir(file), "list.txt"): list} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("devices: [fw0]\nsets: {listed: {file: list.txt}}\nrules:\n"+
+		"  - {name: listed, from: $listed, placement: earliest, then: drop}\n"+
+		"  - {name: published, to: local, proto: udp, port: 1000, then: drop}\n", "192.0.2.64/28\n2001:db8:9::/48\n")
+	p, err := policy.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Apply(t.Context(), p, control.ApplyOptions{Target: plan.TargetNftables, Costs: costs()}); err != nil {
+		t.Fatal(err)
+	}
+	write("nonsense", "192.0.2.9\n")
+	e.replace(quiet, plan.StageFilter)
+	if e.passes(70, 2000) || !e.passes(9, 2000) || e.passes(9, 1000) {
+		t.Error("what moved is not what was applied")
+	}
+	if s, err := e.Status(t.Context()); err != nil || s.Policy != file || s.Sets[0].Entries != 2 {
+		t.Errorf("status %+v, %v", s, err)
+	}
+}
+
+// TestReplaceNot has what does not move: without costs, with limits, on trial.
+func TestReplaceNot(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	const limited = published + "  - {name: slow, proto: udp, port: 2001, over: {rate: 10/s, per: from}, then: drop}\n"
+	for _, test := range []struct {
+		policy string
+		o      control.ApplyOptions
+		want   string
+	}{
+		{published, control.ApplyOptions{}, "without a cost model"},
+		{limited, control.ApplyOptions{Costs: costs()}, "limits would begin anew"},
+		{"rules: [{name: published, placement: raw, to: local, then: drop}]", control.ApplyOptions{Costs: costs()}, "the policy says"},
+		{published, control.ApplyOptions{Costs: costs(), Confirm: time.Minute}, "on trial"},
+	} {
+		test.o.Target = plan.TargetNftables
+		if _, err := e.try(test.policy, test.o); err != nil {
+			t.Fatal(err)
+		}
+		before := e.ruleset()
+		if m, err := e.Replace(t.Context(), costs(), quiet); m != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("moved %v, %v; want %q", m, err, test.want)
+		}
+		if diff := cmp.Diff(before, e.ruleset()); diff != "" {
+			t.Errorf("%s: -before +after:\n%s", test.want, diff)
+		}
+		e.clear()
+	}
+}
+
+// TestReplaceFaults has single calls of tools fail during a move: then all is as it was, or the move is done.
+func TestReplaceFaults(t *testing.T) {
+	for _, target := range allTargets {
+		onEnds(t, string(target), func(e *ends) { e.replaceFaults(target) })
+	}
+}
+
+// replaceFaults is TestReplaceFaults for a target.
+func (e *ends) replaceFaults(target plan.Target) {
+	t := e.T
+	fail, calls := e.sabotage()
+	step := testutil.Scaled(5, 1)
+	if target == plan.TargetIptables { // which makes many calls
+		step = testutil.Scaled(16, 1)
+	}
+	fail(0)
+	for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
+		if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
+	if target == plan.TargetIptables {
+		e.makeBuiltIn()
+	}
+	mixes, moves, failed := []cost.Mix{quiet, attack}, 0, 0
+	for n := 1; ; n += step {
+		before, stages := e.ruleset(), e.stages()
+		fail(n)
+		m, err := e.Replace(t.Context(), costs(), mixes[moves%2])
+		done := calls() < n
+		fail(0)
+		switch {
+		case err == nil && m != nil:
+			moves++
+		case err == nil || !strings.Contains(err.Error(), "sabotage"):
+			t.Fatalf("%s, call %d: %v, %v", target, n, m, err)
+		default:
+			failed++
+			if diff := cmp.Diff(before, e.ruleset()); diff != "" || e.stages() != stages {
+				t.Errorf("%s, call %d changes (-before +after):\n%s", target, n, diff)
+			}
+		}
+		if e.passes(9, 1000) || e.passes(7, 2001) || !e.passes(9, 2001) {
+			t.Errorf("%s, call %d: verdicts are others", target, n)
+		}
+		if done || t.Failed() {
+			break
+		}
+	}
+	t.Logf("%s: %d moves, %d failed", target, moves, failed)
+	if failed == 0 {
+		t.Errorf("%s: no fault stopped a move", target)
+	}
+	if _, err := e.Rollback(t.Context()); err != nil || !strings.HasPrefix(e.stages(), "before ") {
+		t.Errorf("%s: rollback: %v", target, err)
+	}
+	e.clear()
+}
+
+// makeBuiltIn makes the built-in chains of the table filter, which come with the first rule in them and stay.
+func (h *host) makeBuiltIn() {
+	h.Helper()
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for _, chain := range []string{"INPUT", "FORWARD"} {
+			h.run(tool, "-A", chain, "-j", "ACCEPT")
+			h.run(tool, "-D", chain, "-j", "ACCEPT")
+		}
+	}
+}
+
+// TestApplyByCounts applies a policy again: it is placed by what was counted since the first time.
+func TestApplyByCounts(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	for _, port := range []int{1000, 2000} { // what the rule drops, and what it does not
+		for range 2 {
+			if _, err := e.try(published, control.ApplyOptions{Target: plan.TargetNftables, Costs: costs()}); err != nil {
+				t.Fatal(err)
+			}
+			e.send(1500, fmt.Sprintf("udp 192.0.2.9:5555 > 192.0.2.1:%d", port))
+		}
+		want := map[int]plan.Stage{1000: plan.StageRaw, 2000: plan.StageFilter}[port]
+		if got := e.stages(); !strings.Contains(got, "published "+string(want)) {
+			t.Errorf("after packets to port %d: %s, want published at %s", port, got, want)
+		}
+		if err := e.Unload(t.Context()); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/lists"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// Status is what runs, and what it has done.
+type Status struct {
+	Target     plan.Target     `json:"target"`
+	Choice     string          `json:"choice,omitempty"` // why it is this target
+	Policy     string          `json:"policy"`
+	Applied    time.Time       `json:"applied"`
+	Generation int             `json:"generation"`
+	Boot       string          `json:"-"` // as in ApplyOptions
+	Read       time.Time       `json:"-"` // when its counters were read. Rates are by it: a busy host may hand out the answer later
+	Form       xdpgen.Form     `json:"form,omitempty"`
+	Trial      *TrialStatus    `json:"trial,omitempty"`
+	Devices    []DeviceStatus  `json:"devices"`
+	Rules      []RuleStatus    `json:"rules"`
+	Checks     []RuleStatus    `json:"checks"`
+	Default    RuleStatus      `json:"default"`
+	NotIP      RuleStatus      `json:"not_ip"`
+	Replies    *RuleStatus     `json:"replies,omitempty"` // sent by the program itself, where rules have some
+	Sets       []SetStatus     `json:"sets"`
+	Limits     []LimitStatus   `json:"limits,omitempty"`
+	Verified   *VerifiedStatus `json:"verified,omitempty"` // where a guard verifies clients
+
+	Protections []ProtectionStatus `json:"protections,omitempty"`
+
+	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
+
+	Repairs generation.Repairs `json:"repairs"`
+
+	Open     []string `json:"open,omitempty"` // what the kernel lacks of the policy: packets may pass that it drops
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// TrialStatus is that of a policy that has not been confirmed.
+type TrialStatus struct {
+	Left    float64 `json:"left"`       // seconds until the policy before returns
+	Returns int     `json:"returns_to"` // its generation, 0 for none
+}
+
+// DeviceStatus is a device that is filtered.
+type DeviceStatus struct {
+	Name       string     `json:"name"`
+	Stage      plan.Stage `json:"stage"` // the first at which rules run
+	Mode       string     `json:"mode,omitempty"`
+	Generation int        `json:"generation"`
+}
+
+// RuleStatus is a rule, a check or the default, with what it decided since it was first applied.
+type RuleStatus struct {
+	Name    string     `json:"name"`
+	Stage   plan.Stage `json:"stage"`
+	Why     string     `json:"why,omitempty"` // it is that stage
+	Verdict string     `json:"verdict"`
+	Packets uint64     `json:"packets"`
+	Bytes   uint64     `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
+	Line    int        `json:"line,omitempty"`    // in the policy file
+	Merged  int        `json:"merged,omitempty"`  // rules of the policy that this one stands for
+	Observe bool       `json:"observe,omitempty"` // it counts what matches, and does nothing
+
+	Temporary *manifest.Temporary `json:"temporary,omitempty"` // it is no rule of the policy, and has an end
+	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
+	Uncounted bool `json:"uncounted,omitempty"`
+
+	// Beside says that its packets are counted by a rule, too, or are sent by this host.
+	Beside bool `json:"-"`
+}
+
+// SetStatus is a named set.
+type SetStatus struct {
+	Name     string `json:"name"`
+	Kind     string `json:"kind"` // static, dynamic, local, live: exchanged as a list or a database changes, or names: of domains
+	Entries  int    `json:"entries"`
+	Capacity int    `json:"capacity"`
+}
+
+// VerifiedStatus is how many clients guards know to be who they say, by answers over TCP. An IPv6 client is a /64.
+type VerifiedStatus struct {
+	Clients  int `json:"clients"`
+	Capacity int `json:"capacity"`
+}
+
+// Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
+func (in Instance) Status(ctx context.Context) (s *Status, err error) {
+	err = in.reading(ctx, func(l *generation.Live) error {
+		s, err = in.status(ctx, l)
+		return err
+	})
+	return s, err
+}
+
+// Decided is the part of Status that counts packets: its rules, checks, default and what is not IP, and the generation.
+func (in Instance) Decided(ctx context.Context) (s *Status, err error) {
+	err = in.reading(ctx, func(l *generation.Live) error {
+		g := l.Generations[0]
+		if err := g.Foreign(); err != nil {
+			return err
+		}
+		s = &Status{Generation: g.Number}
+		return s.counters(ctx, l, g)
+	})
+	return s, err
+}
+
+func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, err error) {
+	g := l.Generations[0]
+	if err := g.Foreign(); err != nil {
+		return nil, err
+	}
+	m := g.Manifest
+	s = &Status{
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot,
+		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
+	}
+	if l.Trial != nil {
+		s.Trial = &TrialStatus{l.Trial.Left.Seconds(), l.Trial.Old}
+	}
+	s.devices(l)
+	if err := s.whole(ctx, l, g); err != nil {
+		return nil, err
+	}
+	if s.Repairs, err = generation.ReadRepairs(l.State, g.Number); err != nil {
+		return nil, err
+	}
+	s.checkTags(m)
+	for i := range m.Live {
+		of := lists.StatusOf(in.Feeds, &m.Live[i])
+		if text := of.Alert(); text != "" {
+			s.warn("%s", text)
+		}
+	}
+	if warning := in.listsWaitFor(m.Live); warning != "" {
+		s.warn("%s", warning)
+	}
+	if err := s.counters(ctx, l, g); err != nil {
+		return nil, err
+	}
+	for _, warning := range []string{in.bansWaitFor(m), in.settingsWaitFor(m)} {
+		if warning != "" {
+			s.warn("%s", warning)
+		}
+	}
+	if err := s.limits(g); err != nil {
+		return nil, err
+	}
+	if err := s.reportProtections(g); err != nil {
+		return nil, err
+	}
+	if err := s.verified(g); err != nil {
+		return nil, err
+	}
+	return s, s.sets(ctx, l, g)
+}
+
+func (s *Status) devices(l *generation.Live) {
+	for _, g := range l.Generations {
+		if g.Program == nil {
+			for _, name := range g.Manifest.Devices {
+				s.Devices = append(s.Devices, DeviceStatus{name, g.Manifest.FirstStage(), "", g.Number})
+			}
+			continue
+		}
+		for _, d := range g.Program.Devices {
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, plan.StageXDP, string(d.Mode), d.Generation})
+		}
+	}
+	if len(l.Generations) > 1 {
+		s.warn("the last apply did not finish: devices run different generations; apply again")
+	}
+}
+
+func (s *Status) warn(format string, args ...any) {
+	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
+}
+
+// counters fills in the rules, checks and defaults with what each place in the kernel has counted.
+func (s *Status) counters(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+	c, err := l.Counts(ctx, g)
+	if err != nil {
+		return err
+	}
+	s.Read = c.Read
+	m := g.Manifest
+	for i, r := range m.Rules {
+		n := c.Rule(i, r)
+		s.Rules = append(s.Rules, RuleStatus{
+			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Bytes,
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Temporary: m.TemporaryOf(i),
+		})
+	}
+	s.guards(m, c)
+	s.outcomes(m, c)
+	for check := range packet.NumChecks {
+		n, stage, done := c.Check(check)
+		if (m.Checks | m.Observed).Has(check) && done {
+			s.Checks = append(s.Checks, RuleStatus{
+				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.Packets, Bytes: n.Bytes, Observe: m.Observed.Has(check),
+			})
+		}
+	}
+	n := c.ByDefault()
+	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Bytes,
+		Uncounted: m.Uncounted()}
+	n = c.Slot(image.SlotNotIP)
+	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Bytes}
+	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
+		n = c.Slot(image.SlotReplies)
+		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes, Beside: true}
+	}
+	return nil
+}
+
+func (s *Status) sets(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+	for _, e := range g.Manifest.Sets {
+		status := SetStatus{Name: e.Name, Kind: "static", Entries: e.Entries, Capacity: e.Max}
+		switch {
+		case e.Names:
+			status.Kind = "names"
+		case e.Local:
+			status.Kind = "local"
+		case e.Dynamic >= 0:
+			status.Kind = "dynamic"
+		case g.Manifest.LiveOf(e.Name) != nil:
+			status.Kind = "live"
+		}
+		if e.Dynamic >= 0 {
+			n, err := l.CountEntries(ctx, g, e)
+			if err != nil {
+				return err
+			}
+			status.Entries = n
+		}
+		if status.Kind != "local" && status.Entries*10 >= status.Capacity*9 && e.Max > 0 && s.mayGrow(e) {
+			s.warn("set %q is %d%% full: %d of %d entries", e.Name, status.Entries*100/e.Max, status.Entries, e.Max)
+		}
+		s.Sets = append(s.Sets, status)
+	}
+	return nil
+}
+
+// mayGrow reports whether a set can become fuller: one that is written in the policy is full by nature.
+func (s *Status) mayGrow(e manifest.Set) bool { return e.Dynamic >= 0 || e.Entries < e.Max }

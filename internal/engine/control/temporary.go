@@ -1,0 +1,224 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/engine/temporary"
+	"github.com/floodwall/floodwall/internal/host/allowlist"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// Manifest is that of what runs. It returns datapath.ErrNotLoaded when nothing does.
+func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err error) {
+	err = in.reading(ctx, func(l *generation.Live) error {
+		m = l.Generations[0].Manifest
+		return nil
+	})
+	return m, err
+}
+
+// ErrOnTrial says that temporary rules stay as they are while a policy is on trial: it would return to another one than it began with.
+var ErrOnTrial = errors.New("a policy is on trial: temporary rules stay as they are until `floodwall confirm` or `floodwall rollback`")
+
+// errNoSource says that a program cannot get temporary rules, as what it was compiled from is not kept.
+var errNoSource = errors.New("lists of more than 100,000 entries are not kept beside the program, and temporary rules need them: add detect: {baseline: learn} to the policy, and apply it again")
+
+// ChangeTemporary has change say which temporary rules there are, of those that have not ended. It is one transaction: they
+// are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
+func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
+	return in.change(ctx, func(l *live) error {
+		if l.Trial != nil || len(l.Generations) != 1 {
+			return ErrOnTrial
+		}
+		list, err := change(manifest.InForce(l.Generations[0].Manifest.Temporary, time.Now()))
+		if err != nil {
+			return err
+		}
+		return in.putTemporary(context.WithoutCancel(ctx), l, l.Generations[0], manifest.Timed(list, time.Now()))
+	})
+}
+
+// putTemporary puts temporary rules into the place of those that a generation has.
+func (in Instance) putTemporary(ctx context.Context, l *live, g *generation.Generation, list []manifest.Temporary) error {
+	if err := g.Foreign(); err != nil {
+		return err
+	}
+	c, err := readSource(l.State, g)
+	if err != nil {
+		return err
+	}
+	m := *g.Manifest
+	m.Temporary = list
+	if g.Program == nil {
+		return in.putTemporaryRuleset(ctx, l, g, c, &m)
+	}
+	if c == nil {
+		return errNoSource
+	}
+	if err = l.renew(g, c, &m, nil); err != nil {
+		return err
+	}
+	return in.cleanTemporary(ctx)
+}
+
+// sparedBy are the sources that temporary rules leave alone.
+func sparedBy(c *Compiled, m *manifest.Manifest) *allowlist.List {
+	never := slices.Concat(m.Never, m.Operators)
+	if c != nil && c.Program.Never != nil {
+		never = slices.AppendSeq(never, c.Program.Never.Prefixes())
+	}
+	return allowlist.Now(never)
+}
+
+// withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.
+func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
+	p, err = temporary.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	own, fresh := m.SetTemporary(m.Temporary, p, before)
+	return p, append(own, slots...), fresh, nil
+}
+
+// putTemporaryRuleset is putTemporary in netfilter. The manifest goes first: mend does the rest when the process dies in between.
+func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generation.Generation, c *Compiled, m *manifest.Manifest) error {
+	kind := g.Manifest.Ruleset().Kind
+	t, err := l.Tool(ctx, kind)
+	if err != nil {
+		return err
+	}
+	old, err := in.settledTemporary(ctx, t, kind)
+	if err != nil {
+		return err
+	}
+	program, err := temporary.Before(&ir.Program{}, m.Temporary, nil)
+	if err != nil {
+		return err
+	}
+	m.SetTemporary(m.Temporary, program, nil)
+	if m.TemporaryRuleset = nil; len(m.Temporary) > 0 {
+		if m.TemporaryRuleset, err = in.temporaryRuleset(ctx, t, c, m, old); err != nil {
+			return err
+		}
+	}
+	if m.TemporaryRuleset == nil {
+		return in.endTemporary(ctx, l, g, m)
+	}
+	if err := l.rewrite(g, m); err != nil {
+		return err
+	}
+	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], netfilter.Loading{})); err != nil {
+		return errors.Join(err, l.rewrite(g, g.Manifest))
+	}
+	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
+}
+
+// endTemporary removes the last temporary rules. The manifest keeps the name of their ruleset until that is gone.
+func (in Instance) endTemporary(ctx context.Context, l *live, g *generation.Generation, m *manifest.Manifest) error {
+	if g.Manifest.TemporaryRuleset != nil {
+		ends := *m
+		ends.TemporaryRuleset = g.Manifest.TemporaryRuleset
+		if err := l.rewrite(g, &ends); err != nil {
+			return err
+		}
+	}
+	if err := in.cleanTemporary(ctx); err != nil {
+		return err
+	}
+	return l.rewrite(g, m)
+}
+
+// settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died.
+func (in Instance) settledTemporary(ctx context.Context, t netfilter.Tool, kind netfilter.Kind) (settled []string, err error) {
+	names, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		_, state, err := t.Trial(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if state == netfilter.Settled {
+			settled = append(settled, name)
+		}
+	}
+	if len(settled) < len(names) {
+		_, err = t.Clean(ctx, in.temporaryPrefix(kind), settled...)
+	}
+	return settled, err
+}
+
+// temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
+func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Compiled, m *manifest.Manifest, old []string) (*netfilter.Ruleset, error) {
+	name, counted := in.temporaryPrefix(netfilter.KindNft)+"1", map[string]netfilter.Count{}
+	if len(old) > 0 {
+		if strings.HasSuffix(old[0], "1") {
+			name = in.temporaryPrefix(netfilter.KindNft) + "2"
+		}
+		_, err := t.Clean(ctx, in.temporaryPrefix(m.Ruleset().Kind), old[0]) // what else a process has left that died
+		if err == nil {
+			counted, err = t.Counters(ctx, old[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return temporary.Ruleset(name, m.Target, m.Devices, m.Temporary, sparedBy(c, m).Prefixes(), counted)
+}
+
+// rewrite replaces the manifest of a generation in netfilter.
+func (l *live) rewrite(g *generation.Generation, m *manifest.Manifest) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return l.State.SetManifest(g.Number, text)
+}
+
+// temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
+func (in Instance) temporaryPrefix(k netfilter.Kind) string {
+	return strings.TrimSuffix(in.prefixOf(k), "-") + map[netfilter.Kind]string{netfilter.KindNft: "t-", netfilter.KindIptables: "T-"}[k]
+}
+
+// cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep. Without its tool a kind has none.
+func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err error) {
+	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
+		if t, missing := netfilter.FindTool(ctx, k); missing == nil {
+			_, failed := t.Clean(ctx, in.temporaryPrefix(k), keep...)
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. With
+// clean it removes what is left of rules that have ended, and has the others end in time after a step of the machine's clock.
+func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation.Generation, clean bool) error {
+	list := manifest.InForce(g.Manifest.Temporary, time.Now())
+	if clean && len(l.Generations) == 1 && !slices.EqualFunc(list, g.Manifest.Temporary, manifest.Temporary.Equal) {
+		return in.putTemporary(ctx, l, g, list)
+	}
+	if g.Program != nil || len(list) == 0 && g.Manifest.TemporaryRuleset == nil {
+		return nil
+	}
+	if p := g.Manifest.TemporaryRuleset; p != nil && len(list) > 0 {
+		t, err := l.Tool(ctx, p.Kind)
+		if err != nil {
+			return err
+		}
+		if _, state, err := t.Trial(ctx, p.Name); err != nil || state == netfilter.Settled {
+			return err
+		}
+	}
+	return in.putTemporary(ctx, l, g, list)
+}

@@ -1,0 +1,254 @@
+package generation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/engine/ban"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// Generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
+type Generation struct {
+	Number   int
+	Manifest *manifest.Manifest
+	Program  *datapath.Generation // nil when it runs in netfilter alone
+}
+
+// Live is the policy that runs. There is more than one generation only if an apply died while it went from device to device.
+type Live struct {
+	State       *datapath.State
+	Generations []*Generation // that decide, newest first
+	Standby     *Generation   // that decides again when a trial ends unconfirmed, if one goes on
+	Trial       *Trial
+	Tools       map[netfilter.Kind]netfilter.Tool
+}
+
+// Trial is a policy's time to be confirmed.
+type Trial struct {
+	Left time.Duration
+	Old  int // the generation to return to, 0 for none
+}
+
+// Find opens what runs of the instance with a state directory, until Close. It returns datapath.ErrNotLoaded when nothing does, as a
+// *FallenError when something should.
+func Find(ctx context.Context, dir string) (*Live, error) {
+	state, err := datapath.OpenState(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	l, err := Open(ctx, state)
+	if errors.Is(err, datapath.ErrNotLoaded) { // or its rules moved from one place in the kernel to the other between the looks at both
+		l, err = Open(ctx, state)
+	}
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, fallen(state)
+	}
+	return l, err
+}
+
+// Open opens what runs in a state. It returns datapath.ErrNotLoaded when nothing does.
+func Open(ctx context.Context, state *datapath.State) (*Live, error) {
+	l, err := OpenAny(ctx, state)
+	if err == nil && len(l.Generations) == 0 {
+		l.Close()
+		return nil, datapath.ErrNotLoaded
+	}
+	return l, err
+}
+
+// OpenAny is Open that also opens what has no generation that decides: its Generations may be empty.
+func OpenAny(ctx context.Context, state *datapath.State) (*Live, error) {
+	l := &Live{State: state, Tools: map[netfilter.Kind]netfilter.Tool{}}
+	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
+		if err := step(ctx); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// programs finds the generations that have an XDP program.
+func (l *Live) programs(context.Context) error {
+	running, err := l.State.Running()
+	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
+		return err
+	}
+	for i, p := range running {
+		g, err := OfProgram(p)
+		if err != nil {
+			datapath.CloseAll(running[i:])
+			return err
+		}
+		l.Generations = append(l.Generations, g)
+	}
+	standby, err := l.State.Standby()
+	if standby != nil && err == nil {
+		l.Standby, err = OfProgram(standby)
+	}
+	return err
+}
+
+// OfProgram is the generation that has a program. Its Close closes the program.
+func OfProgram(p *datapath.Generation) (*Generation, error) {
+	m, err := manifest.Read(p.Number, p.Manifest)
+	return &Generation{p.Number, m, p}, err
+}
+
+// records finds the generations that run in netfilter alone: which does is for the kernel to say.
+func (l *Live) records(ctx context.Context) error {
+	records, err := l.State.Records()
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	settled, err := l.settledProgram()
+	if err != nil {
+		return err
+	}
+	onTrial := len(l.Generations) > 0 && settled == 0 // the newest, so that one that has returned early stands by
+	for _, r := range records {
+		if r.Number < settled { // what is left of it in netfilter is for mend to remove
+			continue
+		}
+		m, err := manifest.Read(r.Number, r.Manifest)
+		if err != nil {
+			return err
+		}
+		real := m.Ruleset()
+		if real == nil {
+			continue
+		}
+		t, err := l.Tool(ctx, real.Kind)
+		if err != nil {
+			return err
+		}
+		left, state, err := t.Trial(ctx, real.Name)
+		if err != nil {
+			return err
+		}
+		g := &Generation{Number: r.Number, Manifest: m}
+		switch {
+		case state.Decides() && (state != netfilter.Returned || !onTrial || l.Standby != nil):
+			l.Generations = append(l.Generations, g)
+			onTrial = onTrial || state == netfilter.OnTrial
+		case (left > 0 || state == netfilter.Returned) && l.Standby == nil:
+			l.Standby = g
+		}
+	}
+	return nil
+}
+
+// settledProgram is the number of the newest XDP program if it decides for good, else 0.
+func (l *Live) settledProgram() (int, error) {
+	if len(l.Generations) == 0 {
+		return 0, nil
+	}
+	of, err := l.State.Trial()
+	if number := l.Generations[0].Number; err == nil && (of == nil || of.New != number || of.Expired()) {
+		return number, nil
+	}
+	return 0, err
+}
+
+// trials finds out whether the newest generation is on trial.
+func (l *Live) trials(ctx context.Context) error {
+	if len(l.Generations) == 0 {
+		return nil
+	}
+	g := l.Generations[0]
+	of, err := l.State.Trial()
+	if err != nil {
+		return err
+	}
+	if of != nil && of.New == g.Number && !of.Expired() {
+		l.Trial = &Trial{of.Left(), of.Old}
+	}
+	if real := g.Manifest.Ruleset(); l.Trial == nil && g.Program == nil && real != nil {
+		left, state, err := l.Tools[real.Kind].Trial(ctx, real.Name)
+		if err != nil {
+			return err
+		}
+		if left > 0 && state.Decides() {
+			l.Trial = &Trial{Left: left}
+		}
+	}
+	if l.Trial != nil && l.Standby != nil {
+		l.Trial.Old = l.Standby.Number
+	}
+	return nil
+}
+
+// Base is the generation that runs if the next change fails: not one on trial. It is nil if there is none.
+func (l *Live) Base() *Generation {
+	if l.Trial != nil || len(l.Generations) == 0 {
+		return l.Standby
+	}
+	return l.Generations[0]
+}
+
+// Rulesets are those that a generation has in the kernel.
+func (l *Live) Rulesets(g *Generation) []*netfilter.Ruleset {
+	if l.Trial != nil && g == l.Generations[0] {
+		return g.Manifest.AllRulesets()
+	}
+	return g.Manifest.Rulesets
+}
+
+// Tool finds a tool of netfilter, once.
+func (l *Live) Tool(ctx context.Context, k netfilter.Kind) (netfilter.Tool, error) {
+	if t, ok := l.Tools[k]; ok {
+		return t, nil
+	}
+	t, err := netfilter.FindTool(ctx, k)
+	if err == nil {
+		l.Tools[k] = t
+	}
+	return t, err
+}
+
+// All are the generations that a change must reach to hold whether or not a trial is confirmed, the one in force last.
+func (l *Live) All() []*Generation {
+	list := slices.Clone(l.Generations)
+	if l.Standby != nil {
+		list = append(list, l.Standby)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// Manifests are those of All, in its order.
+func (l *Live) Manifests() (list []*manifest.Manifest) {
+	for _, g := range l.All() {
+		list = append(list, g.Manifest)
+	}
+	return list
+}
+
+// Close closes the programs of all generations.
+func (l *Live) Close() {
+	for _, g := range l.All() {
+		g.Close()
+	}
+}
+
+// Close closes the program, if there is one.
+func (g *Generation) Close() {
+	if g.Program != nil {
+		g.Program.Close()
+	}
+}
+
+// Foreign returns a *datapath.FormatError when the maps of a generation's program are of another version, so that they cannot be
+// read. It runs all the same, and an apply can take its place.
+func (g *Generation) Foreign() error {
+	if g == nil || g.Program == nil {
+		return nil
+	}
+	return g.Program.Knows(append([]string{image.Counters, image.Limits, image.LimitInfos, image.ProtectionStates, image.Question}, ban.Maps...)...)
+}

@@ -1,0 +1,223 @@
+// Package lists knows the live sets of a policy: those whose content is a list that is fetched (internal/sources/feed), or countries and
+// autonomous systems of a database (internal/sources/geo), and is exchanged while the policy runs. In: the policy, the store of copies,
+// and what this host cannot do without. Out: what each set is to hold (Settle, Content), what it was made of (Origin), and how all
+// of them stand (Status). internal/engine/control puts it into the kernel.
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/internal/sources/geo"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// sourceOf says where a set of a policy is fetched from.
+func sourceOf(s *policy.Set) feed.Source {
+	f := s.Feed
+	return feed.Source{Set: s.Name, URL: f.URL, Every: f.Every, Max: s.Max, Shrink: f.Shrink, Grow: f.Grow,
+		Format: feed.Format(f.Format), SHA256: f.SHA256, Minisign: f.Minisign}
+}
+
+// FetchMissing fetches the lists of a policy of which there is no copy. Without all of them the policy would not mean what it says.
+func FetchMissing(ctx context.Context, store feed.Store, p *policy.Policy, f *feed.Fetcher) error {
+	var all sync.WaitGroup
+	errs := make(policy.Errors, len(p.Sets))
+	for i := range p.Sets {
+		s := &p.Sets[i]
+		if s.Feed == nil {
+			continue
+		}
+		if c, _, err := store.Copy(sourceOf(s)); c != nil && err == nil {
+			continue
+		}
+		all.Go(func() {
+			if _, err := store.Refresh(ctx, f, sourceOf(s), true); err != nil {
+				hint := "mend the address or the server, or name a list on this host by file until it can be fetched"
+				if errors.As(err, new(*fs.PathError)) { // of a file of this host
+					hint = "see why this file cannot be written: the disk may be full"
+				}
+				errs[i] = &policy.Error{File: p.File, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("%v; there is no earlier copy of it", err), Hint: hint}
+			}
+		})
+	}
+	all.Wait()
+	if errs = slices.DeleteFunc(errs, func(e *policy.Error) bool { return e == nil }); len(errs) > 0 {
+		return errors.Join(ctx.Err(), errs)
+	}
+	return nil
+}
+
+// WithCopies gives the sets of a policy that are fetched their last good copies. The notes say which.
+func WithCopies(p *policy.Policy, store feed.Store) (*policy.Policy, []string, error) {
+	out := *p
+	out.Sets = slices.Clone(p.Sets)
+	var notes []string
+	for i := range out.Sets {
+		s := &out.Sets[i]
+		if s.Feed == nil {
+			continue
+		}
+		var c *feed.Copy
+		if store.Dir != "" {
+			var err error
+			if c, _, err = store.Copy(sourceOf(s)); err != nil && !errors.Is(err, os.ErrPermission) {
+				return nil, nil, err
+			}
+		}
+		if c == nil {
+			notes = append(notes, fmt.Sprintf("set %q is empty here: there is no copy of its list, which `apply` fetches", s.Name))
+			continue
+		}
+		s.File = c.File
+		notes = append(notes, fmt.Sprintf("set %q has the %d entries that were fetched %s", s.Name, c.Entries, ago(c.Fetched)))
+	}
+	return &out, notes, nil
+}
+
+// ago says how long ago something was.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d < 2*time.Minute:
+		return "just now"
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f minutes ago", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f hours ago", d.Hours())
+	}
+	return fmt.Sprintf("%.0f days ago", d.Hours()/24)
+}
+
+// Live settles the live sets of a program that a policy was lowered to: it takes out of lists what this host cannot do without. It
+// returns the program with that content, and what the manifest is to say of the sets.
+func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []netip.Prefix) (*ir.Program, []manifest.Live) {
+	if !slices.ContainsFunc(lowered.Sets, func(s ir.Set) bool { return s.Live }) {
+		return lowered, nil
+	}
+	program := *lowered
+	program.Sets = slices.Clone(lowered.Sets)
+	spared := Spared(lowered.Never, operators)
+	var live []manifest.Live
+	for i := range program.Sets {
+		s := &program.Sets[i]
+		at := slices.IndexFunc(p.Sets, func(of policy.Set) bool { return of.Name == s.Name })
+		if !s.Live || at < 0 {
+			continue
+		}
+		of := &p.Sets[at]
+		l := manifest.Live{Set: s.Name}
+		if of.Feed != nil {
+			source := sourceOf(of)
+			l.Feed = &source
+		} else {
+			l.Geo = &manifest.Database{Wanted: geo.Wanted{Countries: of.Geo.Countries, ASNs: of.Geo.ASNs}, File: beside(p.File, of.Geo.Written)}
+		}
+		s.Static = Settle(&l, s.Static, spared)
+		s.Entries = l.Entries
+		if of.Geo == nil || of.Geo.DB == of.Geo.Written { // else a copy for boot was read, and the file may be another by now
+			l.Origin, _ = Origin(store, &l)
+		}
+		live = append(live, l)
+	}
+	return &program, live
+}
+
+// Settle takes what is spared out of the content of a set that is fetched, and notes what is left.
+func Settle(l *manifest.Live, content *addrs.Set, spared []feed.Spared) *addrs.Set {
+	l.Spared, l.More = nil, 0
+	if l.Feed != nil {
+		clean := feed.Screened{Set: content}
+		clean.Spare(spared)
+		content, l.Spared, l.More = clean.Set, clean.Removed, clean.More
+	}
+	l.Entries = 0
+	for range content.Prefixes() {
+		l.Entries++
+	}
+	l.Sum, l.Since = manifest.SumOf(content), time.Now().UTC().Truncate(time.Second)
+	return content
+}
+
+// Spared lists what no list from outside may hold on this host: what the policy never bans, its operators, and what the host
+// cannot do without.
+func Spared(never *addrs.Set, operators []netip.Prefix) (list []feed.Spared) {
+	if never != nil {
+		for p := range never.Prefixes() {
+			list = append(list, feed.Spared{Prefix: p, Why: "never"})
+		}
+	}
+	for _, p := range operators {
+		list = append(list, feed.Spared{Prefix: p, Why: "a session of an operator"})
+	}
+	for _, l := range facts.Lifelines() {
+		why := "a link, gateway, resolver or session of this host"
+		if l.Own {
+			why = "an address of this host"
+		}
+		list = append(list, feed.Spared{Prefix: l.Prefix, Why: why})
+	}
+	return list
+}
+
+// beside is the path of a file that a policy names, from the root on.
+func beside(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	if dir, err := filepath.Abs(filepath.Dir(file)); err == nil {
+		return filepath.Join(dir, path)
+	}
+	return path
+}
+
+// Notes say what was taken out of lists for this host.
+func Notes(live []manifest.Live) (notes []string) {
+	for i := range live {
+		if text := live[i].Screened().Reasons(); text != "" {
+			notes = append(notes, fmt.Sprintf("set %q is without %s", live[i].Set, text))
+		}
+	}
+	return notes
+}
+
+// Origin tells the copy or the database of a set from those before; "" when there is none.
+func Origin(store feed.Store, l *manifest.Live) (string, error) {
+	if l.Feed != nil {
+		return store.Mark(*l.Feed)
+	}
+	info, err := os.Stat(l.Geo.File)
+	if err != nil {
+		return "", fmt.Errorf("set %q: %w", l.Set, err)
+	}
+	return fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano()), nil
+}
+
+// Content reads what a set is to hold; nil when there is no copy.
+func Content(store feed.Store, l *manifest.Live) (*addrs.Set, error) {
+	if l.Feed != nil {
+		c, set, err := store.Copy(*l.Feed)
+		if c == nil {
+			return nil, err
+		}
+		return set, err
+	}
+	set, _, err := geo.Read(l.Geo.File, l.Geo.Wanted)
+	if err != nil {
+		return nil, fmt.Errorf("set %q: %w", l.Set, err)
+	}
+	return set, nil
+}

@@ -1,0 +1,158 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// Carried has the counts of a generation from places that are gone, which its own counters lack: a rule that moves has another counter, and
+// a counter of netfilter starts with the count of the old one from when it was made, not from when the old one ended.
+type Carried struct {
+	Rules   []Count          `json:"rules,omitempty"` // in the manifest's order
+	Checks  map[string]Count `json:"checks,omitempty"`
+	Default Count            `json:"default"`
+}
+
+// Rule is the count of a rule, by its index in the manifest.
+func (c *Carried) Rule(i int) Count {
+	if i >= len(c.Rules) {
+		return Count{}
+	}
+	return c.Rules[i]
+}
+
+// IsZero reports whether there is nothing to add.
+func (c *Carried) IsZero() bool {
+	nothing := func(t Count) bool { return t == Count{} }
+	return nothing(c.Default) && !slices.ContainsFunc(c.Rules, func(t Count) bool { return !nothing(t) }) && len(c.Checks) == 0
+}
+
+// Read reads what is kept with a generation; nothing kept leaves c as it is.
+func (c *Carried) Read(state *datapath.State, number int) error {
+	text, err := state.Note(number, datapath.NoteCounted)
+	if text == nil || err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, c); err != nil {
+		return fmt.Errorf("generation %d: %s: %w", number, datapath.NoteCounted, err)
+	}
+	return nil
+}
+
+// Write keeps c with a generation.
+func (c *Carried) Write(state *datapath.State, number int) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("generation %d: %s: %w", number, datapath.NoteCounted, err)
+	}
+	return state.SetNote(number, datapath.NoteCounted, text)
+}
+
+// Seeds are what counters in netfilter were told to begin with: in nftables by their name, in iptables by the reason.
+type Seeds map[string]Count
+
+func (s Seeds) of(names ...string) Count {
+	for _, name := range names {
+		if n, ok := s[name]; ok {
+			return n
+		}
+	}
+	return Count{}
+}
+
+// InFrames is a count of netfilter, with the headers that XDP counts.
+func InFrames(n netfilter.Count) Count { return Count{n.Packets, n.Bytes + ethernet*n.Packets} }
+
+// InPackets is the opposite of InFrames.
+func (t Count) InPackets() netfilter.Count {
+	return netfilter.Count{Packets: t.Packets, Bytes: t.Bytes - min(t.Bytes, ethernet*t.Packets)}
+}
+
+// Leaves returns the counts to add to those of a generation with the same rules that replaces this one, which no longer counts: all that
+// the counters of the new one did not start with. Those in netfilter started with first. Those in XDP have all that they have now if both
+// generations count there, and else what was counted before the new one ran.
+func (c *Counts) Leaves(next *Manifest, was *Counts, first Seeds) Carried {
+	own := func(slot uint32, from, to plan.Stage, names ...string) Count {
+		switch {
+		case to != plan.StageXDP:
+			return first.of(names...)
+		case from != plan.StageXDP:
+			return was.Slot(slot)
+		}
+		return c.Slot(slot)
+	}
+	var f Carried
+	for i, r := range next.Rules {
+		from := c.Manifest.Rules[i]
+		f.Rules = append(f.Rules, c.Rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, next.CounterOf(i), r.Name)))
+	}
+	f.Default = c.ByDefault().minus(own(image.SlotDefault, c.Manifest.At.Stage, next.At.Stage, next.Ruleset().DefaultCounter()))
+	if next.Ruleset() == nil || c.Ruleset == nil {
+		return f
+	}
+	f.Checks = map[string]Count{}
+	for check, name := range next.Ruleset().Checks { // which never move between XDP and netfilter
+		f.Checks[check] = c.Named[c.Ruleset.Checks[check]].plus(c.Carried.Checks[check]).minus(first.of(name))
+	}
+	return f
+}
+
+// GoesOn returns the counts to add to those of the next generation, which may have other rules: for rules that both have in XDP, the counts
+// that are added now; for a default that one of them does not count, all. Counters in netfilter start with all of it.
+func (c *Counts) GoesOn(next *Manifest) Carried {
+	before := map[uint64]Count{}
+	for i, r := range c.Manifest.Rules {
+		if r.Stage == plan.StageXDP {
+			before[r.Fingerprint] = c.Carried.Rule(i)
+		}
+	}
+	var f Carried
+	for _, r := range next.Rules {
+		var n Count
+		if r.Stage == plan.StageXDP {
+			n = before[r.Fingerprint]
+		}
+		f.Rules = append(f.Rules, n)
+	}
+	switch {
+	case next.Default != c.Manifest.Default:
+	case next.Uncounted() || c.Manifest.Uncounted():
+		f.Default = c.ByDefault()
+	case next.At.Stage == plan.StageXDP && c.Manifest.At.Stage == plan.StageXDP:
+		f.Default = c.Carried.Default
+	}
+	return f
+}
+
+// Stay returns the counts in netfilter, by the names of their counters, without those of rules and of a default that the next generation
+// lacks.
+func (c *Counts) Stay(next *Manifest) map[string]Count {
+	counts, stays := maps.Clone(c.Named), map[string]uint64{}
+	for _, r := range next.Rules {
+		stays[r.Name] = r.Fingerprint
+	}
+	for i, r := range c.Manifest.Rules[:min(len(c.Manifest.Rules), len(c.Ruleset.Rules))] {
+		name := c.Ruleset.Rules[i]
+		if f, ok := stays[r.Name]; !ok || f != r.Fingerprint {
+			delete(counts, name)
+		} else if _, ok := counts[name]; ok {
+			counts[name] = c.Rule(i, r)
+		}
+	}
+	for check, name := range c.Ruleset.Checks {
+		counts[name] = c.Named[name].plus(c.Carried.Checks[check])
+	}
+	if c.Manifest.Default != next.Default {
+		delete(counts, c.Ruleset.Default)
+	} else if _, ok := counts[c.Ruleset.Default]; ok {
+		counts[c.Ruleset.Default] = c.ByDefault()
+	}
+	return counts
+}

@@ -1,2 +1,0 @@
-// Package traffic counts the packets that come to a network namespace, and which ways they go. Rules are placed by it.
-package traffic
