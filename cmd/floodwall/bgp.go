@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bgp/flowtext"
+	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
@@ -85,7 +85,7 @@ func bgpRun(e *env, dir func() string) *cobra.Command {
 
 // announceFlags are the flags of announce.
 type announceFlags struct {
-	flow     flowtext.Fields
+	flow     flowspec.Fields
 	rtbh     bool
 	now, dry bool
 	length   string
@@ -114,7 +114,7 @@ func bgpAnnounce(e *env, dir func() string) *cobra.Command {
 }
 
 // addFlow adds the flags that say which packets an announcement is about.
-func addFlow(c *cobra.Command, f *flowtext.Fields) {
+func addFlow(c *cobra.Command, f *flowspec.Fields) {
 	flags := c.Flags()
 	flags.StringVar(&f.From, "from", "", "`prefix` of the sources")
 	flags.StringSliceVar(&f.Proto, "proto", nil, "`protocols`, as tcp, udp, icmp or a number")
@@ -262,7 +262,7 @@ func bgpWithdraw(e *env, dir func() string) *cobra.Command {
 func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir string) error {
 	var of []netip.Prefix
 	for _, text := range args {
-		p, err := flowtext.Prefix(text)
+		p, err := flowspec.Prefix(text)
 		if err != nil {
 			return usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/observe"
 	"github.com/floodwall/floodwall/internal/fleet/rollout"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/journal"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/metrics"
@@ -102,7 +102,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			}
 		}
 	})
-	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*sight.Summary)) { observe.Run(ctx, h, attacks, tell) },
+	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*wire.Summary)) { observe.Run(ctx, h, attacks, tell) },
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)

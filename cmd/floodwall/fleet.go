@@ -11,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/releases"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -62,12 +61,12 @@ func fleetKey(e *env) *cobra.Command {
 		Example: "  floodwall fleet key policy.key",
 		Args:    exactly(1, "FILE, which must not be there"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			public, err := releases.NewKey(args[0])
+			public, err := policies.NewKey(args[0])
 			if err != nil {
 				return err
 			}
 			e.println("made %s; the public key is %s", args[0], public)
-			e.println("its fingerprint is %s", bundle.Fingerprint(public))
+			e.println("its fingerprint is %s", policies.Fingerprint(public))
 			return nil
 		},
 	}
@@ -99,7 +98,7 @@ func fleetTrust(e *env) *cobra.Command {
 			if err := node.Trust(state, args[0]); err != nil {
 				return err
 			}
-			e.println("this node applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(args[0]))
+			e.println("this node applies policies that are signed by the key with the fingerprint %s", policies.Fingerprint(args[0]))
 			return nil
 		},
 	}
@@ -125,9 +124,9 @@ func fleetPush(e *env, f *fleetFlags) *cobra.Command {
 		Example: "  floodwall fleet push policies --key policy.key --canary web-1,web-2 --pause 10m",
 		Args:    exactly(1, "DIRECTORY, with policy.yaml"),
 		RunE: func(c *cobra.Command, args []string) error {
-			readable := func() error { _, _, err := bundle.ReadDir(args[0]); return err }
-			return e.release(c, f, readable, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
-				return releases.Push(ctx, h, args[0], p)
+			readable := func() error { _, _, err := policies.ReadDir(args[0]); return err }
+			return e.release(c, f, readable, func(ctx context.Context, h policies.Hubs, p policies.Plan) (uint64, error) {
+				return policies.Push(ctx, h, args[0], p)
 			})
 		},
 	}
@@ -145,8 +144,8 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 		Example: "  floodwall fleet rollback --key policy.key --all\n  floodwall fleet rollback --key policy.key --to 3 --canary web-1",
 		Args:    none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return e.release(c, f, func() error { return nil }, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
-				return releases.Rollback(ctx, h, f.to, p)
+			return e.release(c, f, func() error { return nil }, func(ctx context.Context, h policies.Hubs, p policies.Plan) (uint64, error) {
+				return policies.Rollback(ctx, h, f.to, p)
 			})
 		},
 	}
@@ -156,14 +155,14 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 }
 
 // release checks the flags and what is on this host, has a version released, and waits for the nodes.
-func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do func(context.Context, releases.Hubs, releases.Plan) (uint64, error)) error {
+func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do func(context.Context, policies.Hubs, policies.Plan) (uint64, error)) error {
 	switch {
 	case f.key == "":
 		return usagef(c, "`floodwall fleet key FILE` makes one", "missing flag: --key")
 	case (len(f.canary) == 0) == !f.all:
 		return usagef(c, "--canary web-1 has the node web-1 take it first; --all releases it to all nodes at once", "want one of --canary and --all")
-	case f.trial < bundle.ShortestTrial || f.trial > bundle.LongestTrial || f.trial%time.Second != 0:
-		return usagef(c, "1m is usual", "flag --confirm: must be whole seconds from %v to %v, got %v", bundle.ShortestTrial, bundle.LongestTrial, f.trial)
+	case f.trial < policies.ShortestTrial || f.trial > policies.LongestTrial || f.trial%time.Second != 0:
+		return usagef(c, "1m is usual", "flag --confirm: must be whole seconds from %v to %v, got %v", policies.ShortestTrial, policies.LongestTrial, f.trial)
 	case f.pause < 0 || f.pause > 24*time.Hour:
 		return usagef(c, "5m is usual", "flag --pause: must be at most 24h, got %v", f.pause)
 	}
@@ -172,7 +171,7 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 			return usagef(c, "`floodwall hub nodes` lists the nodes", "flag --canary: %v", err)
 		}
 	}
-	key, least, took, err := releases.ReadKey(f.key)
+	key, least, took, err := policies.ReadKey(f.key)
 	if err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 	}
 	hubs := &hubFlags{dir: f.dir}
 	return hubs.atHub(func(h *hub.Client) error {
-		plan := releases.Plan{
+		plan := policies.Plan{
 			Key: key, Canary: f.canary, Trial: f.trial, Pause: f.pause, Note: f.note, Least: least, NewKey: f.newKey, Took: took,
 			Tell: func(text string) { e.println("%s", text) },
 		}
@@ -189,12 +188,12 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 		if err != nil {
 			return err
 		}
-		without, err := releases.Await(c.Context(), h, version, f.trial)
+		without, err := policies.Await(c.Context(), h, version, f.trial)
 		if err != nil {
 			return err
 		}
 		if len(without) > 0 {
-			return &releases.Error{Problem: fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), Remedy: "`floodwall fleet status` says why"}
+			return &policies.ReleaseError{Problem: fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), Remedy: "`floodwall fleet status` says why"}
 		}
 		e.println("version %d runs on all nodes that report", version)
 		return nil

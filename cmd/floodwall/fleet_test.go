@@ -17,7 +17,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -343,7 +343,7 @@ func TestFleetTargets(t *testing.T) {
 // testView has the client send until the fleet's view names it, at the hubs and at the node.
 func (n *nodeHost) testView(hub string) {
 	n.t.Helper()
-	var v sight.View
+	var v wire.View
 	at := -1 // of the client: nodes name others too, as the hubs
 	waitFor(n.t, "the view of the fleet names the client", func() bool {
 		for range 200 {
@@ -355,7 +355,7 @@ func (n *nodeHost) testView(hub string) {
 		if err := json.Unmarshal([]byte(mustFloodwall(n.t, "hub", "view", "--json", "--dir", hub)), &v); err != nil {
 			n.t.Fatal(err)
 		}
-		at = slices.IndexFunc(v.Talkers, func(k sight.SharedTalker) bool { return k.Prefix.String() == "198.51.100.7/32" })
+		at = slices.IndexFunc(v.Talkers, func(k wire.SharedTalker) bool { return k.Prefix.String() == "198.51.100.7/32" })
 		return v.Nodes == 2 && at >= 0
 	})
 	if k := v.Talkers[at]; k.Packets == 0 || k.Packets < k.Error || v.Passed.Packets == 0 || v.Attacked != 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/fleet/hub"
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -363,11 +363,11 @@ func hubBan(e *env, f *hubFlags) *cobra.Command {
 		Example: "  floodwall hub ban 198.51.100.0/22 --for 1h --why 'scans'",
 		Args:    someArgs("PREFIX"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f.length < time.Second || f.length > merge.Longest {
-				return usagef(c, "1h is usual", "flag --for: must be 1s to %v, got %v", merge.Longest, f.length)
+			if f.length < time.Second || f.length > wire.Longest {
+				return usagef(c, "1h is usual", "flag --for: must be 1s to %v, got %v", wire.Longest, f.length)
 			}
-			if len(f.why) > merge.MaxReason {
-				return usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", merge.MaxReason, len(f.why))
+			if len(f.why) > wire.MaxReason {
+				return usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", wire.MaxReason, len(f.why))
 			}
 			return e.hubSay(c, f, args, f.length)
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/fleet/hub"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/talkers"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -35,12 +35,12 @@ func hubView(e *env, f *hubFlags) *cobra.Command {
 	return c
 }
 
-func (e *env) printView(v *sight.View) error {
+func (e *env) printView(v *wire.View) error {
 	if e.json {
 		return e.printJSON(v)
 	}
 	if v.Nodes == 0 {
-		e.println("no node has reported in the last %v", sight.Stale)
+		e.println("no node has reported in the last %v", wire.Stale)
 		return nil
 	}
 	e.println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", display.Things(v.Nodes, "node", "nodes"), v.Attacked,
@@ -60,7 +60,7 @@ func (e *env) printView(v *sight.View) error {
 	return nil
 }
 
-func nodesTable(v *sight.View) *display.Table {
+func nodesTable(v *wire.View) *display.Table {
 	t := display.NewTable("node", ">passed/s", ">dropped/s", ">bits/s", ">reported", "under attack")
 	for _, r := range v.Rows {
 		attacked := "no"
@@ -73,7 +73,7 @@ func nodesTable(v *sight.View) *display.Table {
 	return t
 }
 
-func attacksTable(v *sight.View) *display.Table {
+func attacksTable(v *wire.View) *display.Table {
 	t := display.NewTable("attack", "service", ">packets/s", "since", "nodes")
 	for _, a := range v.Attacks {
 		nodes := strings.Join(a.Nodes, ", ")
@@ -86,7 +86,7 @@ func attacksTable(v *sight.View) *display.Table {
 }
 
 // talkersTable has two errors for each source: packets that counting in bounded memory may have added, and that of sampling.
-func talkersTable(v *sight.View) *display.Table {
+func talkersTable(v *wire.View) *display.Table {
 	t := display.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
 	for _, s := range v.Talkers {
 		t.Row(s.Prefix.String(), display.Rate(float64(s.Packets)), display.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(talkers.SamplingError(s.Samples), 100)),

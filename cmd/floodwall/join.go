@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -80,7 +80,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	}
 	e.println("this host is node %s of the fleet", f.Name)
 	if f.Policies != "" {
-		e.println("it applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(f.Policies))
+		e.println("it applies policies that are signed by the key with the fingerprint %s", policies.Fingerprint(f.Policies))
 	}
 	if !instance.LockOf(e.bpffs).Held() {
 		flags := e.instanceFlags()

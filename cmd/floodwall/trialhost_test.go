@@ -51,7 +51,7 @@ func (p *pace) leaves(least time.Duration, command string) time.Duration {
 // trialHost is a Floodwall in a network namespace of its own.
 type trialHost struct {
 	layout
-	*wire
+	*trialWire
 	name     string
 	number   int // of its layout
 	turn     int // its number among all hosts of the test
@@ -80,7 +80,7 @@ func newTrialHost(t *testing.T, in layout, pace *pace, number, turn int, seed ui
 	}
 	t.Cleanup(w.close)
 	h := &trialHost{
-		layout: in, wire: w, name: name, number: number, turn: turn, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(turn))),
+		layout: in, trialWire: w, name: name, number: number, turn: turn, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(turn))),
 		bpffs: fmt.Sprintf("/sys/fs/bpf/%s%d", strings.ReplaceAll(in.name, " ", "-"), number), files: t.TempDir(),
 	}
 	old, new := in.policies()

@@ -96,7 +96,7 @@ func (n *namespace) do(fn func() error) error {
 }
 
 // wire puts probes on the far end of the cable to a host, and notices what gets to sockets behind all its hooks.
-type wire struct {
+type trialWire struct {
 	host    *namespace
 	socket  int // where frames are sent
 	to      unix.SockaddrLinklayer
@@ -112,8 +112,8 @@ type wire struct {
 }
 
 // newWire listens on all ports of the probes, on a device fw0 whose other end is fw1.
-func newWire(h *namespace, probes []probe) (*wire, error) {
-	w := &wire{host: h, socket: -1, got: map[probe]int{}, stream: map[probe]int{}, last: map[probe]int{}}
+func newWire(h *namespace, probes []probe) (*trialWire, error) {
+	w := &trialWire{host: h, socket: -1, got: map[probe]int{}, stream: map[probe]int{}, last: map[probe]int{}}
 	err := h.do(func() (err error) {
 		dev, err := netlink.LinkByName("fw1")
 		if err != nil {
@@ -139,7 +139,7 @@ func newWire(h *namespace, probes []probe) (*wire, error) {
 	return w, err
 }
 
-func (w *wire) close() {
+func (w *trialWire) close() {
 	unix.Close(w.socket)
 	for _, s := range w.sockets {
 		s.Close()
@@ -147,7 +147,7 @@ func (w *wire) close() {
 }
 
 // receive counts what a socket gets, until it is closed.
-func (w *wire) receive(s *net.UDPConn, port int) {
+func (w *trialWire) receive(s *net.UDPConn, port int) {
 	if raw, err := s.SyscallConn(); err == nil { // a test that is late for a second loses nothing
 		raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
 	}
@@ -174,7 +174,7 @@ func (w *wire) receive(s *net.UDPConn, port int) {
 }
 
 // count counts a packet. The caller holds the lock.
-func (w *wire) count(port int, sender *unix.SockaddrInet6) {
+func (w *trialWire) count(port int, sender *unix.SockaddrInet6) {
 	from, p := sender.Port, probe{v6: !netip.AddrFrom16(sender.Addr).Is4In6(), port: port}
 	if from < streamPort {
 		p.tags = from - askPort
@@ -195,7 +195,7 @@ func (w *wire) count(port int, sender *unix.SockaddrInet6) {
 }
 
 // notice keeps what should not have been seen, with what the host was going through. The caller holds the lock.
-func (w *wire) notice(format string, args ...any) {
+func (w *trialWire) notice(format string, args ...any) {
 	if len(w.strange) < 20 {
 		into := time.Since(w.since).Round(time.Millisecond)
 		w.strange = append(w.strange, fmt.Sprintf(format, args...)+fmt.Sprintf(", %v into: %s", into, w.doing))
@@ -203,14 +203,14 @@ func (w *wire) notice(format string, args ...any) {
 }
 
 // enter says what the host goes through from now on.
-func (w *wire) enter(format string, args ...any) {
+func (w *trialWire) enter(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.doing, w.since = fmt.Sprintf(format, args...), time.Now()
 }
 
 // send sends once more what finds the queue of the other end full: the receiver waits for a CPU.
-func (w *wire) send(p probe, from int) error {
+func (w *trialWire) send(p probe, from int) error {
 	for {
 		if err := unix.Sendto(w.socket, p.frame(from), 0, &w.to); err != unix.ENOBUFS {
 			return err
@@ -226,7 +226,7 @@ const (
 )
 
 // ask sends each probe once, and last the one that both policies pass. It returns those that got through.
-func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
+func (w *trialWire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	restore, err := testutil.StayOnOneCPU() // so that packets arrive in their order
 	if err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 }
 
 // allCounted reports whether no socket has a packet that is not counted.
-func (w *wire) allCounted() bool {
+func (w *trialWire) allCounted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.sockets {
@@ -280,7 +280,7 @@ func (w *wire) allCounted() bool {
 }
 
 // steady sends the probes again and again, one a millisecond, until stop is closed, and returns how often each went.
-func (w *wire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int, err error) {
+func (w *trialWire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int, err error) {
 	sent = map[probe]int{}
 	restore, err := testutil.StayOnOneCPU() // receive wants the packets in their order
 	if err != nil {
@@ -304,7 +304,7 @@ func (w *wire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int,
 }
 
 // judge compares what a stream sent with what got through: all of what both policies pass, nothing else.
-func (w *wire) judge(sent map[probe]int, pass func(probe) bool) []string {
+func (w *trialWire) judge(sent map[probe]int, pass func(probe) bool) []string {
 	testutil.Eventually(comesWithin, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // FleetStatus is how this host stands in a fleet, and what the fleet sees.
 type FleetStatus struct {
 	Fleet *node.Status `json:"fleet"`          // null when it is of none
-	View  *sight.View  `json:"view,omitempty"` // absent when no hub has said so for 30 seconds
+	View  *wire.View   `json:"view,omitempty"` // absent when no hub has said so for 30 seconds
 }
 
 func (c *Call) fleet(context.Context) (FleetStatus, error) {

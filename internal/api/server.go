@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/lists"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/page"
@@ -37,7 +37,7 @@ type Parts struct {
 	Host    operate.Host
 	Events  *Events
 	Attacks *attack.Watcher
-	Fleet   func() *sight.View      // what the fleet sees; nil, or nothing: it is not known
+	Fleet   func() *wire.View       // what the fleet sees; nil, or nothing: it is not known
 	Tell    func(kind, text string) // publishes an event and prints it
 	Figures []metrics.Part          // beside those of what runs
 	Audit   *slog.Logger            // a line for each change

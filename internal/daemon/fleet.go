@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -42,7 +42,7 @@ type Fleet struct {
 }
 
 // Observe tells what this host sees, again and again until ctx ends.
-type Observe func(ctx context.Context, tell func(*sight.Summary))
+type Observe func(ctx context.Context, tell func(*wire.Summary))
 
 // Enact applies the policies of the fleet until ctx ends.
 type Enact func(ctx context.Context, file *node.File, agent *node.Agent)
@@ -54,7 +54,7 @@ func NewFleet(in control.Instance, state string, observe Observe, enact Enact, r
 }
 
 // View is what the fleet sees. It is nil when this host is of no fleet, and when no hub has said so for 30 seconds.
-func (f *Fleet) View() *sight.View {
+func (f *Fleet) View() *wire.View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.agent == nil {

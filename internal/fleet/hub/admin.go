@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -246,7 +245,7 @@ func (h *Hub) liftsOf(name string) (list wire.Offer) {
 			}
 		}
 		if last > 0 {
-			list = append(list, wire.Said{Prefix: r.Prefix, Statement: merge.Statement{Origin: name, Seq: merge.Number(time.Now(), last)}})
+			list = append(list, wire.Said{Prefix: r.Prefix, Statement: wire.Statement{Origin: name, Seq: wire.NextSequence(time.Now(), last)}})
 		}
 	}
 	return list
@@ -290,17 +289,17 @@ func (h *Hub) nodes(m *nats.Msg) {
 
 // say takes what the controller says. Its signature counts, and not who brings it.
 func (h *Hub) say(m *nats.Msg) {
-	said, err := wire.ParseOffer(m.Data, merge.Controller)
+	said, err := wire.ParseOffer(m.Data, wire.Controller)
 	if err != nil {
 		return
 	}
 	key, err := nkeys.FromPublicKey(h.config.Controller)
 	for i := range said {
 		if err == nil {
-			err = key.Verify(merge.Signed(said[i].Prefix, &said[i].Statement), said[i].Sig)
+			err = key.Verify(wire.Signed(said[i].Prefix, &said[i].Statement), said[i].Sig)
 		}
 	}
-	o := offer{origin: merge.Controller, said: said, reply: m.Reply}
+	o := offer{origin: wire.Controller, said: said, reply: m.Reply}
 	if err != nil {
 		o.outcomes, o.text = fill(len(said), wire.Refused), "it is not signed by the controller key of this fleet"
 		h.answer(&o)

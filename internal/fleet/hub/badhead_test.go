@@ -13,8 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
-	"github.com/floodwall/floodwall/internal/fleet/releases"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -29,27 +28,27 @@ func TestBadHead(t *testing.T) {
 	h.log = log.add
 	files := t.TempDir()
 	said := ""
-	plan := func() releases.Plan {
+	plan := func() policies.Plan {
 		key, err := nkeys.CreateAccount()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return releases.Plan{Key: key, Trial: 10 * time.Second, Tell: func(text string) { said += text + "\n" }, Took: func(uint64) error { return nil }}
+		return policies.Plan{Key: key, Trial: 10 * time.Second, Tell: func(text string) { said += text + "\n" }, Took: func(uint64) error { return nil }}
 	}
 	client, err := Dial(h.config, nats.InProcessServer(h.server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	version := 0
-	push := func(p *releases.Plan) {
+	push := func(p *policies.Plan) {
 		t.Helper()
 		version++
 		text := "devices: [eth0]\ndefault: pass\nrules:\n  - {name: r" + strconv.Itoa(version) + ", port: udp/1, then: drop}\n"
-		if err := os.WriteFile(filepath.Join(files, bundle.Policy), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(files, policies.Policy), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		said = ""
-		if p.Least, err = releases.Push(t.Context(), client, files, *p); err != nil {
+		if p.Least, err = policies.Push(t.Context(), client, files, *p); err != nil {
 			t.Fatalf("push of version %d: %v", version, err)
 		}
 	}
@@ -97,7 +96,7 @@ func TestBadHead(t *testing.T) {
 				t.Errorf("%s, started again %t: the hub hands out %.30q", bad.name, again, h.counts())
 			}
 			said = ""
-			if p.Least, err = releases.Rollback(t.Context(), client, 0, p); err != nil || !strings.Contains(said, "is passed by, as this key has not signed it") {
+			if p.Least, err = policies.Rollback(t.Context(), client, 0, p); err != nil || !strings.Contains(said, "is passed by, as this key has not signed it") {
 				t.Fatalf("%s, started again %t: rollback: %v, told:\n%s", bad.name, again, err, said)
 			}
 			publish(bad.spoil(append([]byte{}, good...)))
@@ -106,7 +105,7 @@ func TestBadHead(t *testing.T) {
 			}
 			publish(bad.spoil(append([]byte{}, good...)))
 			other := plan()
-			if _, err := releases.Push(t.Context(), client, files, other); err == nil {
+			if _, err := policies.Push(t.Context(), client, files, other); err == nil {
 				t.Errorf("%s: a push with a key that has signed nothing here goes on", bad.name)
 			}
 			other.NewKey = true

@@ -15,8 +15,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -176,7 +174,7 @@ func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 }
 
 // View asks a hub what the fleet sees.
-func (c *Client) View(ctx context.Context) (*sight.View, error) {
+func (c *Client) View(ctx context.Context) (*wire.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	m, err := c.conn.RequestWithContext(ctx, adminView, nil)
@@ -199,14 +197,14 @@ func (c *Client) Say(ctx context.Context, key string, prefixes []netip.Prefix, l
 	now := time.Now().Add(c.ahead)
 	var said wire.Offer
 	for i, p := range prefixes {
-		s := merge.Statement{Origin: merge.Controller, Seq: merge.Number(now, 0) + uint64(i), Reason: why}
+		s := wire.Statement{Origin: wire.Controller, Seq: wire.NextSequence(now, 0) + uint64(i), Reason: why}
 		if length > 0 {
 			s.Until = now.Add(length).UnixMilli()
 		}
-		if err := merge.Check(p, &s, now); err != nil {
+		if err := wire.CheckStatement(p, &s, now); err != nil {
 			return err
 		}
-		if s.Sig, err = controller.Sign(merge.Signed(p, &s)); err != nil {
+		if s.Sig, err = controller.Sign(wire.Signed(p, &s)); err != nil {
 			return fmt.Errorf("key: %w", err)
 		}
 		said = append(said, wire.Said{Prefix: p, Statement: s})
@@ -225,7 +223,7 @@ func (c *Client) offer(ctx context.Context, said wire.Offer) error {
 	if err != nil {
 		return fmt.Errorf("answer of a hub: %w", err)
 	}
-	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > merge.Ahead { // a lift would not count for what was said since
+	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > wire.Ahead { // a lift would not count for what was said since
 		return &ConfigError{fmt.Sprintf("the clock of this host is %v ahead of that of the hub: what was said may count in part, or not at all", skew),
 			"set the clock of both hosts (NTP), and run the same command again"}
 	}

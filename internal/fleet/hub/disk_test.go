@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -338,8 +337,8 @@ func manyBans(turn, at, n int) offer {
 	now := time.Now()
 	for i := at; i < at+n; i++ {
 		o.said = append(o.said, wire.Said{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(18 + i>>16), byte(i >> 8), byte(i)}), 32),
-			Statement: merge.Statement{Origin: longNames[i%2], Seq: merge.Number(now, 0), Until: now.Add(time.Duration(turn+1) * time.Hour).UnixMilli(),
-				Reason: strings.Repeat("r", merge.MaxReason)}})
+			Statement: wire.Statement{Origin: longNames[i%2], Seq: wire.NextSequence(now, 0), Until: now.Add(time.Duration(turn+1) * time.Hour).UnixMilli(),
+				Reason: strings.Repeat("r", wire.MaxReason)}})
 	}
 	return o
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -52,7 +51,7 @@ type Hub struct {
 	offers   *queues
 	rates    rates
 	sights   summaries
-	policies policies
+	policies policyStore
 	running  sync.WaitGroup
 	ended    <-chan struct{}
 	stop     context.CancelFunc
@@ -184,7 +183,7 @@ func (h *Hub) streams() []jetstream.StreamConfig {
 	policies.Name, policies.Subjects, policies.MaxBytes = policyStream, []string{wire.Policy + ".>"}, h.caps.policies
 	members.Name, members.Subjects = memberStream, []string{wire.Members + ".>"}
 	bans.Name, bans.Subjects = banStream, []string{wire.Bans + ".>"}
-	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = merge.Longest+time.Hour, h.caps.bans, true
+	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = wire.Longest+time.Hour, h.caps.bans, true
 	return []jetstream.StreamConfig{members, bans, policies}
 }
 

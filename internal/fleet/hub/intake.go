@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -34,17 +33,17 @@ const floodWait = time.Minute
 // rates are the allowances of nodes.
 type rates struct {
 	mu       sync.Mutex
-	said     map[string]*merge.Allowance
-	syncs    map[string]*merge.Allowance
-	sights   map[string]*merge.Allowance
-	messages map[string]*merge.Allowance
+	said     map[string]*wire.Allowance
+	syncs    map[string]*wire.Allowance
+	sights   map[string]*wire.Allowance
+	messages map[string]*wire.Allowance
 }
 
-func (r *rates) take(of *map[string]*merge.Allowance, node string, a merge.Allowance, now time.Time, n int) bool {
+func (r *rates) take(of *map[string]*wire.Allowance, node string, a wire.Allowance, now time.Time, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if *of == nil {
-		*of = map[string]*merge.Allowance{}
+		*of = map[string]*wire.Allowance{}
 	}
 	if (*of)[node] == nil {
 		(*of)[node] = &a
@@ -53,15 +52,15 @@ func (r *rates) take(of *map[string]*merge.Allowance, node string, a merge.Allow
 }
 
 func (r *rates) statements(node string, now time.Time, n int) bool {
-	return r.take(&r.said, node, merge.Allowance{Rate: nodeRate, Burst: nodeBurst}, now, n)
+	return r.take(&r.said, node, wire.Allowance{Rate: nodeRate, Burst: nodeBurst}, now, n)
 }
 
 func (r *rates) message(node string, now time.Time) bool {
-	return r.take(&r.messages, node, merge.Allowance{Rate: messageRate, Burst: messageBurst}, now, 1)
+	return r.take(&r.messages, node, wire.Allowance{Rate: messageRate, Burst: messageBurst}, now, 1)
 }
 
 func (r *rates) sync(node string, now time.Time, records int) bool {
-	return r.take(&r.syncs, node, merge.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1+records/syncRecords)
+	return r.take(&r.syncs, node, wire.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1+records/syncRecords)
 }
 
 // sweep forgets all when there are many: with an existing cluster names are not ours to give.
@@ -185,7 +184,7 @@ type one struct {
 	at    int
 }
 
-func (o one) statement() merge.Statement { return o.offer.said[o.at].Statement }
+func (o one) statement() wire.Statement { return o.offer.said[o.at].Statement }
 
 // later has the statement said again: nothing can be written now.
 func (o one) later(why error) {
@@ -223,7 +222,7 @@ func (h *Hub) sort(list []part, now time.Time) (order []netip.Prefix, of map[net
 
 // refusal tells why a statement is not taken.
 func (h *Hub) refusal(s *wire.Said, now time.Time) error {
-	if err := merge.Check(s.Prefix, &s.Statement, now); err != nil {
+	if err := wire.CheckStatement(s.Prefix, &s.Statement, now); err != nil {
 		return err
 	}
 	if err := h.spares(s); err != nil {
@@ -232,7 +231,7 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	switch {
-	case s.Origin == merge.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift takes the place of a ban
+	case s.Origin == wire.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift takes the place of a ban
 		return nil
 	case h.view.table.Of(s.Origin) >= h.caps.ofNode:
 		return fmt.Errorf("node %s has %d statements already", s.Origin, h.caps.ofNode)

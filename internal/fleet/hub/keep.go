@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -23,7 +22,7 @@ const (
 
 // written is a record on its way to the stream.
 type written struct {
-	merge.Record
+	wire.Record
 	number uint64 // of the message that it replaces
 	ack    jetstream.PubAckFuture
 	err    error // why it is not known to be kept
@@ -93,7 +92,7 @@ func (h *Hub) write(ctx context.Context, order []netip.Prefix, of map[netip.Pref
 }
 
 // admit adds statements to the record of their prefix.
-func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint64, changed bool) {
+func (h *Hub) admit(p netip.Prefix, list []one) (after wire.Record, number uint64, changed bool) {
 	before, number := h.view.get(p)
 	after = before.Without(time.Now())
 	for _, o := range list {
@@ -101,9 +100,9 @@ func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint
 			o.refuse(err)
 			continue
 		}
-		next, err := merge.Admit(after, o.statement())
+		next, err := wire.Admit(after, o.statement())
 		switch {
-		case errors.Is(err, merge.ErrEnough):
+		case errors.Is(err, wire.ErrEnough):
 			o.offer.outcomes[o.at] = wire.Enough
 		case err != nil:
 			o.refuse(err)
@@ -115,27 +114,27 @@ func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint
 }
 
 // gone refuses the ban of a node that was revoked while the ban was on its way: its bans have been lifted, and this one would stay.
-func (h *Hub) gone(s merge.Statement) error {
-	if h.server == nil || s.Lift() || s.Origin == merge.Controller || h.members.joined(s.Origin) {
+func (h *Hub) gone(s wire.Statement) error {
+	if h.server == nil || s.Lift() || s.Origin == wire.Controller || h.members.joined(s.Origin) {
 		return nil
 	}
 	return fmt.Errorf("node %s is not of the fleet", s.Origin)
 }
 
 // publish sends a record to the stream, on the condition that its last message of the prefix has this number.
-func (h *Hub) publish(r merge.Record, number uint64) (jetstream.PubAckFuture, error) {
-	m := &nats.Msg{Subject: wire.BanSubject(r.Prefix), Data: wire.Record(r)}
+func (h *Hub) publish(r wire.Record, number uint64) (jetstream.PubAckFuture, error) {
+	m := &nats.Msg{Subject: wire.BanSubject(r.Prefix), Data: wire.EncodeRecord(r)}
 	return h.js.PublishMsgAsync(m, jetstream.WithExpectLastSequencePerSubject(number), jetstream.WithMsgTTL(lifetime(r, time.Now())))
 }
 
 // lifetime is how long the stream needs a record: until its last statement counts no more. It only saves space.
-func lifetime(r merge.Record, now time.Time) time.Duration {
+func lifetime(r wire.Record, now time.Time) time.Duration {
 	left := time.Minute
 	for i := range r.Statements {
 		s := &r.Statements[i]
 		end := time.UnixMilli(s.Until)
 		if s.Lift() {
-			end = merge.Time(s.Seq).Add(merge.Longest + time.Minute)
+			end = wire.SequenceTime(s.Seq).Add(wire.Longest + time.Minute)
 		}
 		left = max(left, end.Sub(now)+time.Minute)
 	}

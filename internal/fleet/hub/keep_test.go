@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -21,10 +20,10 @@ func TestStreamAway(t *testing.T) {
 	var said wire.Offer
 	for i := range 2000 {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 32)
-		said = append(said, wire.Said{Prefix: p, Statement: merge.Statement{Origin: merge.Controller, Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}})
+		said = append(said, wire.Said{Prefix: p, Statement: wire.Statement{Origin: wire.Controller, Seq: wire.NextSequence(now, 0), Until: now.Add(time.Hour).UnixMilli()}})
 	}
 	done := make(chan []wire.Outcome, 1)
-	h.enqueue(offer{origin: merge.Controller, said: said, done: done})
+	h.enqueue(offer{origin: wire.Controller, said: said, done: done})
 	select {
 	case outcomes := <-done:
 		if slices.ContainsFunc(outcomes, func(o wire.Outcome) bool { return o != wire.Later }) {

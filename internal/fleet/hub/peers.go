@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -67,7 +66,7 @@ func (h *Hub) spares(s *wire.Said) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.Origin == merge.Controller: // its command names the prefix
+	case s.Origin == wire.Controller: // its command names the prefix
 		return fmt.Errorf("%w, so no node would take the ban: ban smaller prefixes, or revoke a node that is not to be spared", err)
 	}
 	return fmt.Errorf("%v %w", s.Prefix, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -69,7 +68,7 @@ func TestMembersSpared(t *testing.T) {
 	}
 	said := func(origin, p string) wire.Offer {
 		now := time.Now()
-		return wire.Offer{{Prefix: netip.MustParsePrefix(p), Statement: merge.Statement{Origin: origin, Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}
+		return wire.Offer{{Prefix: netip.MustParsePrefix(p), Statement: wire.Statement{Origin: origin, Seq: wire.NextSequence(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}
 	}
 	for p, want := range map[string]wire.Outcome{"203.0.113.7/32": wire.Refused, "203.0.113.0/24": wire.Refused, "203.0.113.8/32": wire.Taken} {
 		if got := h.request(offer{origin: "evil", said: said("evil", p)}); got[0] != want {
@@ -85,7 +84,7 @@ func TestMembersSpared(t *testing.T) {
 	if err := command.Say(t.Context(), "", wide, time.Hour, ""); err == nil || !strings.Contains(err.Error(), "has node a of the fleet in it, at 203.0.113.7") {
 		t.Errorf("the controller's ban of 203.0.0.0/16: %v", err)
 	}
-	other := merge.Record{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Statements: []merge.Statement{said("evil", "203.0.113.7/32")[0].Statement}}
+	other := wire.Record{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Statements: []wire.Statement{said("evil", "203.0.113.7/32")[0].Statement}}
 	if err := h.send(wire.Live, []wire.Stored{{Number: 1000, Record: other}}, 0); err != nil { // of a hub that takes it
 		t.Fatal(err)
 	}

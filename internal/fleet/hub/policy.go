@@ -12,19 +12,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // policies are the policies of the fleet, and what nodes say of theirs. The hub hands them out and verifies nothing: it has no key.
-type policies struct {
+type policyStore struct {
 	stream jetstream.Stream
 
 	mu     sync.Mutex
 	head   []byte // the order that counts
 	states map[string]wire.PolicyState
-	asks   map[string]*merge.Allowance
+	asks   map[string]*wire.Allowance
 }
 
 // What one node may ask for and say, and how many states a hub keeps.
@@ -48,7 +47,7 @@ func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
 	}
 	return h.handOut(ctx, c, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
 		order := m.Data()
-		if err := bundle.Whole(order); err != nil {
+		if err := policies.Whole(order); err != nil {
 			h.log(fmt.Sprintf("the order that counts is passed by, as it cannot be read (%v): somebody with %s has published it", err, adminFile))
 			if order = h.lastWhole(ctx, s); order == nil {
 				return
@@ -78,7 +77,7 @@ func (h *Hub) lastWhole(ctx context.Context, s jetstream.Stream) []byte {
 	slices.Sort(versions)
 	for _, v := range slices.Backward(versions) {
 		m, err := s.GetLastMsgForSubject(ctx, wire.PolicyNumber+"."+strconv.FormatUint(v, 10))
-		if err == nil && bundle.Whole(m.Data) == nil {
+		if err == nil && policies.Whole(m.Data) == nil {
 			return m.Data
 		}
 	}
@@ -110,15 +109,15 @@ func (h *Hub) policyAsked(m *nats.Msg) {
 }
 
 // may tells whether a node may ask once more.
-func (p *policies) may(node string, now time.Time) bool {
+func (p *policyStore) may(node string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.asks == nil || len(p.asks) > maxStates {
-		p.asks = map[string]*merge.Allowance{}
+		p.asks = map[string]*wire.Allowance{}
 	}
 	a := p.asks[node]
 	if a == nil {
-		a = &merge.Allowance{Rate: partRate, Burst: partBurst}
+		a = &wire.Allowance{Rate: partRate, Burst: partBurst}
 		p.asks[node] = a
 	}
 	return a.Take(now, 1)

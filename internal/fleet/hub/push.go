@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -106,7 +106,7 @@ func put(ctx context.Context, js jetstream.JetStream, subject string, data []byt
 }
 
 // File reads a file of a bundle. What it returns need not be true.
-func (c *Client) File(ctx context.Context, f bundle.File) (b []byte, err error) {
+func (c *Client) File(ctx context.Context, f policies.File) (b []byte, err error) {
 	_, s, err := c.policyStream(ctx)
 	if err != nil {
 		return nil, err

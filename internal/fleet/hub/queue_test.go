@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -23,7 +22,7 @@ func TestFairQueues(t *testing.T) {
 	ban := func(origin string, n int) offer {
 		now := time.Now()
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}), 32)
-		return offer{origin: origin, said: wire.Offer{{Prefix: p, Statement: merge.Statement{Origin: origin, Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}}
+		return offer{origin: origin, said: wire.Offer{{Prefix: p, Statement: wire.Statement{Origin: origin, Seq: wire.NextSequence(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}}
 	}
 	const flood = 60_000
 	said := make(chan bool)
@@ -33,7 +32,7 @@ func TestFairQueues(t *testing.T) {
 		for n := range flood {
 			h.enqueue(ban("evil", n))
 		}
-		for i, origin := range []string{"a", merge.Controller} {
+		for i, origin := range []string{"a", wire.Controller} {
 			o := ban(origin, flood+i)
 			o.done = others[i]
 			h.enqueue(o)

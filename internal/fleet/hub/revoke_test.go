@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -65,7 +64,7 @@ func TestRevokeLeavesNothing(t *testing.T) {
 		for i := range 200 {
 			now := time.Now()
 			o.said = append(o.said, wire.Said{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, block, byte(i)}), 32),
-				Statement: merge.Statement{Origin: "a", Seq: uint64(now.UnixMicro()), Until: now.Add(time.Hour).UnixMilli()}})
+				Statement: wire.Statement{Origin: "a", Seq: uint64(now.UnixMicro()), Until: now.Add(time.Hour).UnixMilli()}})
 		}
 		return o
 	}
@@ -204,7 +203,7 @@ func TestSyncBounded(t *testing.T) {
 	const records = 5 * syncRecords
 	for i := range records {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
-		h.view.take(merge.Record{Prefix: p, Statements: []merge.Statement{{Origin: "b", Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}, uint64(i+1))
+		h.view.take(wire.Record{Prefix: p, Statements: []wire.Statement{{Origin: "b", Seq: wire.NextSequence(now, 0), Until: now.Add(time.Hour).UnixMilli()}}}, uint64(i+1))
 	}
 	h.view.reached(records)
 	c, err := nats.Connect("", nats.InProcessServer(h.server), nats.Nkey(public, key.Sign), nats.NoReconnect())

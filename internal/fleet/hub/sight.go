@@ -7,8 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -20,12 +18,12 @@ const (
 
 // summaries is what this hub has heard of all nodes, and when any hub last published the view of them.
 type summaries struct {
-	sight.Board
+	wire.Board
 	shown atomic.Pointer[time.Time] // nil: never
 }
 
 func (r *rates) summary(node string, now time.Time) bool {
-	return r.take(&r.sights, node, merge.Allowance{Rate: summaryRate, Burst: summaryBurst}, now, 1)
+	return r.take(&r.sights, node, wire.Allowance{Rate: summaryRate, Burst: summaryBurst}, now, 1)
 }
 
 // summarized takes what a node sees. Every hub hears every node. The subject says which node it is, and nobody else may publish there.
@@ -40,14 +38,14 @@ func (h *Hub) summarized(m *nats.Msg) {
 }
 
 // sees is what the fleet sees now, as a message.
-func (h *Hub) sees(most sight.Most) []byte {
+func (h *Hub) sees(most wire.Most) []byte {
 	v := h.sights.View(time.Now(), most)
 	v.Hub = h.config.Name
-	return wire.View(v)
+	return wire.EncodeView(v)
 }
 
 // seen answers a command that asks for the view.
-func (h *Hub) seen(m *nats.Msg) { _ = m.Respond(h.sees(sight.ForCommands)) } // the command asks again
+func (h *Hub) seen(m *nats.Msg) { _ = m.Respond(h.sees(wire.ForCommands)) } // the command asks again
 
 // shown notes that a hub has published the view.
 func (h *Hub) shown(*nats.Msg) {
@@ -65,10 +63,10 @@ func (h *Hub) show(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if last := h.sights.shown.Load(); h.sights.Empty() || last != nil && time.Since(*last) < sight.Every-time.Second/2 {
+		if last := h.sights.shown.Load(); h.sights.Empty() || last != nil && time.Since(*last) < wire.Every-time.Second/2 {
 			continue
 		}
 		h.shown(nil)
-		_ = h.conn.Publish(wire.Views, h.sees(sight.ForNodes)) // the connection is down, and the next one tells more
+		_ = h.conn.Publish(wire.Views, h.sees(wire.ForNodes)) // the connection is down, and the next one tells more
 	}
 }

@@ -13,21 +13,20 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // view is what the stream holds, as this hub knows it.
 type view struct {
 	mu      sync.Mutex
-	table   merge.Table
+	table   wire.Table
 	numbers map[netip.Prefix]uint64 // of the last message of each prefix
 	through uint64                  // all messages up to this number have been seen
 	epoch   uint64                  // when the stream was made
 }
 
 // take takes a record from the stream.
-func (v *view) take(r merge.Record, number uint64) {
+func (v *view) take(r wire.Record, number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.table.Merge(r)
@@ -37,7 +36,7 @@ func (v *view) take(r merge.Record, number uint64) {
 	v.numbers[r.Prefix] = max(v.numbers[r.Prefix], number)
 }
 
-func (v *view) get(p netip.Prefix) (merge.Record, uint64) {
+func (v *view) get(p netip.Prefix) (wire.Record, uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.table.Get(p), v.numbers[p]

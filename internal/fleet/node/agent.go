@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
@@ -56,22 +55,22 @@ type Agent struct {
 	mu      sync.Mutex
 	clock   clock
 	drift   time.Duration // of the clock since the ends of entered were compared with it
-	table   merge.Table
+	table   wire.Table
 	stream  stream
 	own     map[netip.Prefix]*ownBan
-	pending map[netip.Prefix]struct{}        // of own, to be offered
-	lifts   map[netip.Prefix]merge.Statement // by this node, to be offered
-	last    uint64                           // number of the last statement of this node
-	dirty   map[netip.Prefix]struct{}        // whose record has changed
-	entered map[netip.Prefix]time.Time       // bans of others that this host has, and their ends by its monotonic clock
-	owed    map[netip.Prefix]struct{}        // lifted, but the enforcer could not end them yet
-	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
+	pending map[netip.Prefix]struct{}       // of own, to be offered
+	lifts   map[netip.Prefix]wire.Statement // by this node, to be offered
+	last    uint64                          // number of the last statement of this node
+	dirty   map[netip.Prefix]struct{}       // whose record has changed
+	entered map[netip.Prefix]time.Time      // bans of others that this host has, and their ends by its monotonic clock
+	owed    map[netip.Prefix]struct{}       // lifted, but the enforcer could not end them yet
+	undone  map[netip.Prefix]int            // bans that this agent ended itself, which the log of bans is still to tell
 	never   func(netip.Prefix) bool
 	hubs    hubAddresses
 	spared  map[netip.Prefix]bool     // bans of others that are not entered because of never
 	kept    map[netip.Prefix]struct{} // bans of others that were not entered beside one of this host
 	share   share
-	space   merge.Allowance // of records from hubs
+	space   wire.Allowance // of records from hubs
 	counts  Counts
 	flight  *flight // the offer that waits for its answer
 	conn    *nats.Conn
@@ -102,10 +101,10 @@ type Counts struct {
 func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (*Agent, error) {
 	a := &Agent{
 		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
-		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]merge.Statement{},
+		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]wire.Statement{},
 		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{}, kept: map[netip.Prefix]struct{}{},
 		share: newShare(),
-		space: merge.Allowance{Rate: 50_000, Burst: 10},
+		space: wire.Allowance{Rate: 50_000, Burst: 10},
 	}
 	a.stream.ahead = map[uint64]struct{}{}
 	if err := a.remember(); err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -232,11 +232,11 @@ func TestBanEverywhere(t *testing.T) {
 }
 
 // seen is a summary of a SYN flood of so many packets in ten seconds, from one source.
-func seen(packets uint64) *sight.Summary {
-	return &sight.Summary{
-		Span: 10 * time.Second, Decided: [4]sight.Amount{1: {Packets: packets}}, OneIn: 10,
-		Attacks: []sight.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 1, Packets: packets / 10}},
-		Talkers: []sight.Talker{{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Packets: packets, Error: 10}},
+func seen(packets uint64) *wire.Summary {
+	return &wire.Summary{
+		Span: 10 * time.Second, Decided: [4]wire.Amount{1: {Packets: packets}}, OneIn: 10,
+		Attacks: []wire.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 1, Packets: packets / 10}},
+		Talkers: []wire.Talker{{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Packets: packets, Error: 10}},
 	}
 }
 

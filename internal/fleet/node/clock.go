@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // clock is the time of the fleet: the median of the hubs' clocks, so that one wrong hub of three does not change it. It goes on with the
@@ -71,7 +71,7 @@ func (c *clock) heardAt(hub uint64, at, now time.Time) (leapt bool) {
 	c.hubs[hub].take(at.Sub(c.base.Add(now.Sub(c.base))), now)
 	before := c.ahead
 	c.ahead = c.median()
-	return known && (c.ahead-before).Abs() > merge.Ahead
+	return known && (c.ahead-before).Abs() > wire.Ahead
 }
 
 // median is that of the hubs' differences. Of an even number of hubs, the one of the two middle ones counts that is nearer to the time as it is.
@@ -90,7 +90,7 @@ func (c *clock) median() time.Duration {
 
 func (h *hubClock) take(ahead time.Duration, now time.Time) {
 	h.last = now
-	if h.messages == enough && ahead > h.ahead()+merge.Ahead {
+	if h.messages == enough && ahead > h.ahead()+wire.Ahead {
 		if h.leaps++; h.leaps < enough {
 			return
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -104,7 +103,7 @@ func TestClockLeap(t *testing.T) {
 			for hub, ahead := range beat {
 				leapt := c.heardAt(uint64(hub+1), now.Round(0).Add(ahead), now)
 				is := c.at(now).Sub(now.Round(0))
-				if want := (is-before).Abs() > merge.Ahead && i+hub > 0; leapt != want {
+				if want := (is-before).Abs() > wire.Ahead && i+hub > 0; leapt != want {
 					t.Errorf("%s: it says that the time leapt: %v; from %v to %v", test.name, leapt, before, is)
 				} else if leapt {
 					leaps++
@@ -149,7 +148,7 @@ func TestWrongHub(t *testing.T) {
 	if len(said) != 1 {
 		t.Fatalf("it is said: %v", said)
 	}
-	if err := merge.Check(one, &said[0].Statement, time.Now()); err != nil {
+	if err := wire.CheckStatement(one, &said[0].Statement, time.Now()); err != nil {
 		t.Errorf("a hub with the right time refuses the node's ban: %v", err)
 	}
 	if a.stream.through != 7 || !a.stream.synced {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // How much the enforcer is given at a time, and for how long it is left alone after an error.
@@ -122,7 +122,7 @@ func (a *Agent) saidAt(b *ownBan) uint64 {
 	if since := time.Since(b.Start.Round(0)); since > fresh {
 		return uint64(max(a.clock.now().Add(-since).UnixMicro(), 0))
 	}
-	return merge.Number(a.clock.now(), 0)
+	return wire.NextSequence(a.clock.now(), 0)
 }
 
 // apply has the enforcer do it.

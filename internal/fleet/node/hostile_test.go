@@ -10,9 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/hub"
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -33,7 +31,7 @@ func (f *fleet) hostile(name string) *nats.Conn {
 	return c
 }
 
-func banOf(p string, s merge.Statement) wire.Offer {
+func banOf(p string, s wire.Statement) wire.Offer {
 	if s.Seq == 0 {
 		s.Seq = uint64(time.Now().UnixMicro())
 	}
@@ -72,22 +70,22 @@ func TestHostileNode(t *testing.T) {
 		return answer
 	}
 	bad := map[string]wire.Offer{
-		"192.0.0.0/16": banOf("192.0.0.0/16", merge.Statement{Until: until}),
-		"::/0":         banOf("::/0", merge.Statement{Until: until}),
-		"192.0.2.1/32": banOf("192.0.2.1/32", merge.Statement{Until: time.Now().Add(merge.Longest + time.Hour).UnixMilli()}),
-		"192.0.2.2/32": banOf("192.0.2.2/32", merge.Statement{Until: until, Seq: uint64(time.Now().Add(time.Minute).UnixMicro())}),
+		"192.0.0.0/16": banOf("192.0.0.0/16", wire.Statement{Until: until}),
+		"::/0":         banOf("::/0", wire.Statement{Until: until}),
+		"192.0.2.1/32": banOf("192.0.2.1/32", wire.Statement{Until: time.Now().Add(wire.Longest + time.Hour).UnixMilli()}),
+		"192.0.2.2/32": banOf("192.0.2.2/32", wire.Statement{Until: until, Seq: uint64(time.Now().Add(time.Minute).UnixMicro())}),
 	}
 	for p, o := range bad {
 		if got := request(wire.OfferSubject("evil"), o.Bytes()); len(got.Outcomes) != 1 || got.Outcomes[0] != wire.Refused || got.Text == "" {
 			t.Errorf("%s: %v %q, want it refused with a reason", p, got.Outcomes, got.Text)
 		}
 	}
-	one := banOf("192.0.2.9/32", merge.Statement{Until: until})
-	batch := wire.Batch{Now: time.Now(), Epoch: 1, Records: []wire.Stored{{Number: 1 << 40, Record: merge.Record{Prefix: one[0].Prefix,
-		Statements: []merge.Statement{{Origin: "a", Seq: one[0].Seq, Until: until}}}}}}
+	one := banOf("192.0.2.9/32", wire.Statement{Until: until})
+	batch := wire.Batch{Now: time.Now(), Epoch: 1, Records: []wire.Stored{{Number: 1 << 40, Record: wire.Record{Prefix: one[0].Prefix,
+		Statements: []wire.Statement{{Origin: "a", Seq: one[0].Seq, Until: until}}}}}}
 	for subject, body := range map[string][]byte{ // where it may not publish
 		wire.OfferSubject("a"): one.Bytes(), wire.Live: batch.Bytes(), wire.Beat: wire.Pulse{Hub: 9, Now: time.Now().Add(time.Hour), Epoch: 9, Through: 1 << 50}.Bytes(),
-		wire.BanSubject(one[0].Prefix): wire.Record(batch.Records[0].Record), wire.Inbox("b") + ".sync.1": batch.Bytes(),
+		wire.BanSubject(one[0].Prefix): wire.EncodeRecord(batch.Records[0].Record), wire.Inbox("b") + ".sync.1": batch.Bytes(),
 		"fw.admin.revoke": []byte(`{"name":"a"}`), "fw.member.a": []byte(`{"name":"a","state":"revoked"}`), "fw.join.evil": []byte(`{"key":"U"}`),
 		"$JS.API.STREAM.DELETE.FW_BANS": nil, wire.OfferSubject("evil"): []byte("\x01\xff\xff\xff\xff\x0f"), wire.SyncSubject("evil"): {9},
 	} {
@@ -97,11 +95,11 @@ func TestHostileNode(t *testing.T) {
 	_ = evil.PublishRequest(wire.SyncSubject("evil"), wire.Live, wire.After(0).Bytes())
 	_ = evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("b")+".ban.1", one.Bytes())
 	// A lift by evil is for evil alone.
-	if got := request(wire.OfferSubject("evil"), banOf("198.51.100.1/32", merge.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
+	if got := request(wire.OfferSubject("evil"), banOf("198.51.100.1/32", wire.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
 		t.Errorf("a lift for itself: %v %q", got.Outcomes, got.Text)
 	}
 	// A lift of nothing is kept, as its ban may come late.
-	if got := request(wire.OfferSubject("evil"), banOf("198.18.0.1/32", merge.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
+	if got := request(wire.OfferSubject("evil"), banOf("198.18.0.1/32", wire.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
 		t.Errorf("a lift of nothing: %v %q", got.Outcomes, got.Text)
 	}
 	if all, err := f.command().Nodes(t.Context()); err != nil || all[0].Prefixes != 2 {
@@ -109,7 +107,7 @@ func TestHostileNode(t *testing.T) {
 	}
 	flood := wire.Offer{}
 	for i := range 4000 {
-		flood = append(flood, banOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}), 32).String(), merge.Statement{Until: until})...)
+		flood = append(flood, banOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}), 32).String(), wire.Statement{Until: until})...)
 	}
 	later := 0
 	for range 30 {
@@ -154,7 +152,7 @@ func TestHubSpared(t *testing.T) {
 	until := time.Now().Add(time.Hour).UnixMilli()
 	bans := []string{"203.0.113.5/32", "203.0.113.0/24", "2001:db8:5::5/128", "2001:db8:5::/64"}
 	for _, p := range append(bans, "127.0.0.1/32", "203.0.113.6/32") {
-		if err := evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("evil")+".1", banOf(p, merge.Statement{Until: until}).Bytes()); err != nil {
+		if err := evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("evil")+".1", banOf(p, wire.Statement{Until: until}).Bytes()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +220,7 @@ func TestFloodOfBans(t *testing.T) {
 		for ; !evil.IsClosed() && time.Since(began) < 2*time.Minute; time.Sleep(time.Millisecond) {
 			for due := int(time.Since(began).Seconds() * 10_000); sent < due; sent++ {
 				p := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, byte(sent >> 16), byte(sent >> 8), byte(sent)}), 32)
-				o := banOf(p.String(), merge.Statement{Until: time.Now().Add(time.Hour).UnixMilli()})
+				o := banOf(p.String(), wire.Statement{Until: time.Now().Add(time.Hour).UnixMilli()})
 				_ = evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("evil")+".x", o.Bytes())
 			}
 		}
@@ -254,11 +252,11 @@ func TestHostileSight(t *testing.T) {
 		v, err := command.View(t.Context())
 		return err == nil && v.Nodes == 1
 	})
-	lie := wire.Summary(seen(9_000_000))
+	lie := wire.EncodeSummary(seen(9_000_000))
 	too := seen(1 << 60)
 	for subject, body := range map[string][]byte{
-		wire.SummarySubject("a"): lie, wire.SummarySubject("no-node"): lie, wire.Views: wire.View(&sight.View{Hub: "evil", Nodes: 1}),
-		wire.SummarySubject("evil"): wire.Summary(too), "fw.node.evil.more.summary": lie,
+		wire.SummarySubject("a"): lie, wire.SummarySubject("no-node"): lie, wire.Views: wire.EncodeView(&wire.View{Hub: "evil", Nodes: 1}),
+		wire.SummarySubject("evil"): wire.EncodeSummary(too), "fw.node.evil.more.summary": lie,
 	} {
 		_ = evil.Publish(subject, body)
 	}
@@ -267,7 +265,7 @@ func TestHostileSight(t *testing.T) {
 	for range 1000 {
 		_ = evil.Publish(wire.SummarySubject("evil"), lie)
 	}
-	var v *sight.View
+	var v *wire.View
 	eventually(t, "evil is seen", func() bool {
 		var err error
 		v, err = command.View(t.Context())

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // ledger keeps the statements of this node over restarts of the daemon. Without it, a ban of the fleet that was lifted on this host would
@@ -92,7 +92,7 @@ func (a *Agent) remember() error {
 	}
 	for _, o := range lifts {
 		a.last = max(a.last, o.seq)
-		a.table.Merge(merge.Record{Prefix: o.prefix, Statements: []merge.Statement{{Origin: a.file.Name, Seq: o.seq}}})
+		a.table.Merge(wire.Record{Prefix: o.prefix, Statements: []wire.Statement{{Origin: a.file.Name, Seq: o.seq}}})
 	}
 	return nil
 }
@@ -145,12 +145,12 @@ func (l *ledger) said(b *ownBan) {
 }
 
 // statement is what was said of a ban that is in the log of bans, before the daemon was started again. It reports false when nothing was.
-func (l *ledger) statement(b *ownBan, node string) (merge.Statement, bool) {
+func (l *ledger) statement(b *ownBan, node string) (wire.Statement, bool) {
 	s, ok := l.bans[b.Prefix]
 	if !ok || s.end.Sub(b.End).Abs() > near || s.end.IsZero() != b.End.IsZero() {
-		return merge.Statement{}, false
+		return wire.Statement{}, false
 	}
-	return merge.Statement{Origin: node, Seq: s.seq, Until: s.until, Reason: short(b.Why)}, true
+	return wire.Statement{Origin: node, Seq: s.seq, Until: s.until, Reason: short(b.Why)}, true
 }
 
 // keep writes what is new to the disk. Only Run calls it.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // Local is a change of the bans of this host that the fleet did not ask for.
@@ -21,7 +21,7 @@ type Local struct {
 // ownBan is a ban of this host.
 type ownBan struct {
 	Local
-	statement merge.Statement // what was or will be said of it; its zero value: nothing yet
+	statement wire.Statement // what was or will be said of it; its zero value: nothing yet
 }
 
 // fresh is how long ago a ban may have been made to count as made now: the log of bans knows whole seconds.
@@ -53,7 +53,7 @@ func (a *Agent) found(l Local) {
 		return
 	}
 	a.entered[l.Prefix] = time.Now().Add(time.Until(l.End.Round(0)))
-	a.share.take(l.Prefix, merge.Controller) // it is in the set, and its node is told with the next record
+	a.share.take(l.Prefix, wire.Controller) // it is in the set, and its node is told with the next record
 	a.dirty[l.Prefix] = struct{}{}
 }
 
@@ -93,12 +93,12 @@ func (a *Agent) gone(l Local) {
 	delete(a.own, l.Prefix)
 	delete(a.pending, l.Prefix)
 	a.forget(l.Prefix)
-	s := merge.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
-	if spoke && merge.Shared(l.Prefix) {
+	s := wire.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
+	if spoke && wire.Shared(l.Prefix) {
 		a.lifts[l.Prefix] = s
 	}
 	a.ledger.lifted(l.Prefix, s.Seq)
-	a.table.Merge(merge.Record{Prefix: l.Prefix, Statements: []merge.Statement{s}})
+	a.table.Merge(wire.Record{Prefix: l.Prefix, Statements: []wire.Statement{s}})
 }
 
 // spoke tells whether the fleet may have a ban of a prefix that this node has said: no other ban ends by its lift.
@@ -109,21 +109,21 @@ func (a *Agent) spoke(p netip.Prefix) bool {
 
 // next is the number of a statement that is made at a time.
 func (a *Agent) next(at time.Time) uint64 {
-	a.last = merge.Number(at, a.last)
+	a.last = wire.NextSequence(at, a.last)
 	return a.last
 }
 
 // say makes the statement of an own ban. It is made when it is first sent: before, the hub's time may not be known.
-func (a *Agent) say(b *ownBan) merge.Statement {
+func (a *Agent) say(b *ownBan) wire.Statement {
 	if b.statement.Seq != 0 {
 		return b.statement
 	}
 	now := a.clock.now()
 	at := now
-	if since := time.Since(b.Start.Round(0)); since > fresh && since < merge.Longest {
+	if since := time.Since(b.Start.Round(0)); since > fresh && since < wire.Longest {
 		at = now.Add(-since)
 	}
-	until := at.Add(merge.Longest)
+	until := at.Add(wire.Longest)
 	if !b.End.IsZero() {
 		if end := now.Add(time.Until(b.End.Round(0))); end.Before(until) {
 			until = end
@@ -134,13 +134,13 @@ func (a *Agent) say(b *ownBan) merge.Statement {
 		seq = a.next(now)
 	}
 	a.last = max(a.last, seq) // a lift of it comes later, also when the hub's time goes back
-	b.statement = merge.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
+	b.statement = wire.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
 	a.ledger.said(b)
 	return b.statement
 }
 
 // short is what the fleet keeps of a reason.
-func short(why string) string { return why[:min(len(why), merge.MaxReason)] }
+func short(why string) string { return why[:min(len(why), wire.MaxReason)] }
 
 // sweepOwn forgets bans of this host that have ended. The fleet's ban of the same prefix may go on.
 func (a *Agent) sweepOwn() {
@@ -170,7 +170,7 @@ func (a *Agent) offerAgain() {
 
 // toOffer has an own ban offered, unless it is of a length that nodes may not ban: that holds on this host alone.
 func (a *Agent) toOffer(p netip.Prefix) {
-	if merge.Shared(p) {
+	if wire.Shared(p) {
 		a.pending[p] = struct{}{}
 	}
 }

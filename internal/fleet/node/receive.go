@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -45,14 +44,14 @@ func (a *Agent) take(b wire.Batch, live bool) bool {
 }
 
 // record takes what the hub knows of a prefix, but for what nobody may say.
-func (a *Agent) record(r merge.Record) {
+func (a *Agent) record(r wire.Record) {
 	before := a.table.Get(r.Prefix)
 	if len(before.Statements) == 0 && a.table.Len() >= maxPrefixes {
 		a.counts.Refused++
 		return
 	}
 	all := len(r.Statements)
-	r.Statements = slices.DeleteFunc(r.Statements, func(s merge.Statement) bool { return !a.may(before, r, &s) })
+	r.Statements = slices.DeleteFunc(r.Statements, func(s wire.Statement) bool { return !a.may(before, r, &s) })
 	a.counts.Refused += uint64(all - len(r.Statements))
 	for i := range r.Statements {
 		if s := &r.Statements[i]; s.Origin == a.file.Name {
@@ -65,14 +64,14 @@ func (a *Agent) record(r merge.Record) {
 }
 
 // may tells whether a statement is one that its origin may make. The hub has looked too, and is not believed.
-func (a *Agent) may(before, r merge.Record, s *merge.Statement) bool {
-	if err := merge.Check(r.Prefix, s, a.clock.now()); err != nil && !errors.Is(err, merge.ErrEnded) {
+func (a *Agent) may(before, r wire.Record, s *wire.Statement) bool {
+	if err := wire.CheckStatement(r.Prefix, s, a.clock.now()); err != nil && !errors.Is(err, wire.ErrEnded) {
 		return false
 	}
-	if s.Origin != merge.Controller || before.Holds(s) {
+	if s.Origin != wire.Controller || before.Holds(s) {
 		return true // the signature was verified when it came
 	}
-	return a.verify != nil && a.verify.Verify(merge.Signed(r.Prefix, s), s.Sig) == nil
+	return a.verify != nil && a.verify.Verify(wire.Signed(r.Prefix, s), s.Sig) == nil
 }
 
 // heard notes the time in a message of a hub, and reports whether the fleet's time has leapt. The first messages after a connection was lost can be

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -32,15 +31,15 @@ func TestForgedController(t *testing.T) {
 	key, _ := nkeys.CreateUser()
 	public, _ := key.PublicKey()
 	a := newAgent(t, public)
-	s := merge.Statement{Origin: merge.Controller, Seq: merge.Number(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()}
-	s.Sig, _ = key.Sign(merge.Signed(one, &s))
-	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{s}})
+	s := wire.Statement{Origin: wire.Controller, Seq: wire.NextSequence(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()}
+	s.Sig, _ = key.Sign(wire.Signed(one, &s))
+	a.record(wire.Record{Prefix: one, Statements: []wire.Statement{s}})
 	for range 2 { // what is known is not verified again
 		longer, lift, unsigned := s, s, s
 		longer.Until += 1000
 		lift.Until = 0
 		unsigned.Sig = nil
-		a.record(merge.Record{Prefix: one, Statements: []merge.Statement{s, longer, lift, unsigned}})
+		a.record(wire.Record{Prefix: one, Statements: []wire.Statement{s, longer, lift, unsigned}})
 	}
 	if r := a.table.Get(one); len(r.Statements) != 1 || !r.Holds(&s) || a.counts.Refused != 6 {
 		t.Errorf("the record is %v, %d statements were refused", r.Statements, a.counts.Refused)
@@ -54,7 +53,7 @@ func TestLiftWaits(t *testing.T) {
 	a.never = func(netip.Prefix) bool { return false }
 	a.later(changes{lift: []netip.Prefix{one}})
 	a.paused = time.Time{}
-	a.table.Merge(merge.Record{Prefix: one, Statements: []merge.Statement{{Origin: "a", Seq: merge.Number(time.Now(), 0)}}})
+	a.table.Merge(wire.Record{Prefix: one, Statements: []wire.Statement{{Origin: "a", Seq: wire.NextSequence(time.Now(), 0)}}})
 	for range 61 {
 		a.sweep()
 	}
@@ -92,13 +91,13 @@ func TestShare(t *testing.T) {
 	say := func(origin string, block byte, length time.Duration) {
 		for i := range 100 {
 			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, block, byte(i)}), 32)
-			s := merge.Statement{Origin: origin, Seq: merge.Number(now, 0)}
+			s := wire.Statement{Origin: origin, Seq: wire.NextSequence(now, 0)}
 			if length > 0 {
 				s.Until = now.Add(length).UnixMilli()
 			} else {
 				s.Seq++
 			}
-			a.table.Merge(merge.Record{Prefix: p, Statements: []merge.Statement{s}})
+			a.table.Merge(wire.Record{Prefix: p, Statements: []wire.Statement{s}})
 			a.dirty[p] = struct{}{}
 		}
 	}
@@ -113,7 +112,7 @@ func TestShare(t *testing.T) {
 		origin string
 		length time.Duration
 		want   int
-	}{{"a", time.Hour, 30}, {"b", time.Hour, 30}, {"c", time.Hour, 0}, {merge.Controller, time.Hour, 100}} {
+	}{{"a", time.Hour, 30}, {"b", time.Hour, 30}, {"c", time.Hour, 0}, {wire.Controller, time.Hour, 100}} {
 		say(row.origin, byte(i), row.length)
 		if n := entered(); n != row.want {
 			t.Errorf("%d of 100 bans of %s are entered, want %d", n, row.origin, row.want)
@@ -123,7 +122,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("%d are left out, %d were refused", s.Crowded, s.Refused)
 	}
 	say("a", 0, 0)
-	say(merge.Controller, 3, 0)
+	say(wire.Controller, 3, 0)
 	entered()
 	for range 30 {
 		a.sweep()
@@ -141,8 +140,8 @@ func TestKept(t *testing.T) {
 	a.never = func(netip.Prefix) bool { return false }
 	keeps := true
 	a.enforcer = keeper(func() bool { return keeps })
-	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{
-		{Origin: "other", Seq: merge.Number(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()},
+	a.record(wire.Record{Prefix: one, Statements: []wire.Statement{
+		{Origin: "other", Seq: wire.NextSequence(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()},
 	}})
 	a.enforce(t.Context())
 	if s := a.Status(); s.Entered != 0 || s.Received != 0 || s.Refused != 0 {
@@ -187,7 +186,7 @@ func TestLateTime(t *testing.T) {
 	}
 	beat(4 * time.Second)
 	until := time.Now().Add(time.Hour)
-	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{{Origin: "other", Seq: merge.Number(time.Now(), 0), Until: until.UnixMilli()}}})
+	a.record(wire.Record{Prefix: one, Statements: []wire.Statement{{Origin: "other", Seq: wire.NextSequence(time.Now(), 0), Until: until.UnixMilli()}}})
 	a.enforce(t.Context())
 	if late := h[one].Sub(until); late < 3*time.Second {
 		t.Fatalf("by the late beat the ban ends %v late, want some 4 s", late)

@@ -3,7 +3,7 @@ package node
 import (
 	"net/netip"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // share bounds how much of the set bans of other nodes take: all of them 3/8, and those of one node 3/16. Programs have 3/4 of a set
@@ -23,7 +23,7 @@ func newShare() share {
 func (s *share) take(p netip.Prefix, origin string) bool {
 	_, has := s.origin[p]
 	full := len(s.origin) >= s.capacity*3/8 || s.of[origin] >= s.capacity*3/16
-	if !has && s.capacity > 0 && full && origin != merge.Controller {
+	if !has && s.capacity > 0 && full && origin != wire.Controller {
 		s.crowded[p] = struct{}{}
 		return false
 	}

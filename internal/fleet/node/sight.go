@@ -5,31 +5,30 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // view is what the fleet saw last.
 type view struct {
-	*sight.View
+	*wire.View
 	at time.Time // when it came
 }
 
 // Report tells the hubs what this node sees. Without a hub it is lost: the next one tells more.
-func (a *Agent) Report(s *sight.Summary) {
+func (a *Agent) Report(s *wire.Summary) {
 	a.mu.Lock()
 	conn := a.conn
 	a.mu.Unlock()
 	if conn != nil && conn.IsConnected() && s.Check() == nil {
-		_ = conn.Publish(wire.SummarySubject(a.file.Name), wire.Summary(s))
+		_ = conn.Publish(wire.SummarySubject(a.file.Name), wire.EncodeSummary(s))
 	}
 }
 
 // View is what the fleet sees. It is nil when no hub has said so for 30 seconds.
-func (a *Agent) View() *sight.View {
+func (a *Agent) View() *wire.View {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sees.View == nil || time.Since(a.sees.at) >= sight.Stale {
+	if a.sees.View == nil || time.Since(a.sees.at) >= wire.Stale {
 		return nil
 	}
 	return a.sees.View

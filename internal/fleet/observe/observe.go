@@ -10,7 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -28,11 +28,11 @@ const first = 2 * time.Second
 const leastService = 0.5
 
 // Run tells a summary every ten seconds until ctx ends. While no policy runs there is none. The host must have a Tap.
-func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func(*sight.Summary)) {
+func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func(*wire.Summary)) {
 	f := h.Tap.Follow()
 	defer f.Close()
 	before, at := look(ctx, h)
-	for length := first; ; length = sight.Every {
+	for length := first; ; length = wire.Every {
 		sources := count(ctx, f, length)
 		after, now := look(ctx, h)
 		if ctx.Err() != nil {
@@ -68,22 +68,22 @@ func count(ctx context.Context, f *tap.Follower, length time.Duration) *talkers.
 			return sources
 		}
 		if p := packet.Decode(s.Frame); p.Kind == packet.IP {
-			sources.Add(sight.Source(p.Src))
+			sources.Add(wire.SourcePrefix(p.Src))
 		}
 	}
 }
 
 // summary is what was decided between two readings.
-func summary(before, after *control.Status, length time.Duration) *sight.Summary {
-	s := &sight.Summary{Span: max(length.Round(time.Millisecond), time.Second)}
+func summary(before, after *control.Status, length time.Duration) *wire.Summary {
+	s := &wire.Summary{Span: max(length.Round(time.Millisecond), time.Second)}
 	list, _, _ := operate.Increases(before, after)
 	for _, r := range list {
 		if r.Observe || r.Beside {
 			continue
 		}
-		at := slices.Index(sight.Verdicts[:], r.Verdict)
+		at := slices.Index(wire.Verdicts[:], r.Verdict)
 		if at < 0 {
-			at = slices.Index(sight.Verdicts[:], "drop")
+			at = slices.Index(wire.Verdicts[:], "drop")
 		}
 		s.Decided[at].Packets += r.Packets
 		s.Decided[at].Bytes += r.Bytes
@@ -92,7 +92,7 @@ func summary(before, after *control.Status, length time.Duration) *sight.Summary
 }
 
 // attacksOf are the kinds of an attack, each with its share of the present rate. The kind that is most of it has the service.
-func attacksOf(r *attack.Report, s *sight.Summary) (list []sight.Attack) {
+func attacksOf(r *attack.Report, s *wire.Summary) (list []wire.Attack) {
 	if r == nil {
 		return nil
 	}
@@ -103,10 +103,10 @@ func attacksOf(r *attack.Report, s *sight.Summary) (list []sight.Attack) {
 	rate := float64(packets) / s.Span.Seconds()
 	started := r.Started.UnixMilli()
 	if len(r.Vectors) == 0 {
-		return []sight.Attack{{Kind: "of unknown kind", Started: started, Packets: uint64(rate)}}
+		return []wire.Attack{{Kind: "of unknown kind", Started: started, Packets: uint64(rate)}}
 	}
-	for i, v := range r.Vectors[:min(len(r.Vectors), sight.MaxAttacks)] {
-		a := sight.Attack{Kind: v.Name, Started: started, Packets: uint64(v.Share * rate)}
+	for i, v := range r.Vectors[:min(len(r.Vectors), wire.MaxAttacks)] {
+		a := wire.Attack{Kind: v.Name, Started: started, Packets: uint64(v.Share * rate)}
 		if i == 0 {
 			a.Service = service(r.Samples)
 		}
@@ -127,17 +127,17 @@ func service(s *operate.Samples) string {
 }
 
 // addTalkers adds the sources that sent most. A sample stands for one in so many packets.
-func addTalkers(s *sight.Summary, sources *talkers.Counter[netip.Prefix], oneIn uint32) {
+func addTalkers(s *wire.Summary, sources *talkers.Counter[netip.Prefix], oneIn uint32) {
 	if oneIn == 0 {
 		return
 	}
 	s.OneIn = oneIn
-	list := sources.Top(sight.MaxTalkers + 1)
-	if len(list) > sight.MaxTalkers {
-		s.Missed = list[sight.MaxTalkers].Packets * uint64(oneIn)
-		list = list[:sight.MaxTalkers]
+	list := sources.Top(wire.MaxTalkers + 1)
+	if len(list) > wire.MaxTalkers {
+		s.Missed = list[wire.MaxTalkers].Packets * uint64(oneIn)
+		list = list[:wire.MaxTalkers]
 	}
 	for _, c := range list {
-		s.Talkers = append(s.Talkers, sight.Talker{Prefix: c.Key, Packets: c.Packets * uint64(oneIn), Error: c.Over * uint64(oneIn)})
+		s.Talkers = append(s.Talkers, wire.Talker{Prefix: c.Key, Packets: c.Packets * uint64(oneIn), Error: c.Over * uint64(oneIn)})
 	}
 }

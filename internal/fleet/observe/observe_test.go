@@ -9,7 +9,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/talkers"
@@ -22,7 +21,7 @@ func TestTalkersOfAll(t *testing.T) {
 	t.Parallel()
 	const nodes, packets, oneIn = 12, 20_000, 100
 	r := testutil.Random(t)
-	var all [2]sight.Board // the second one hears the nodes in another order
+	var all [2]wire.Board // the second one hears the nodes in another order
 	now := time.Now()
 	whole := map[netip.Prefix]uint64{} // packets a second
 	named := map[netip.Prefix]uint64{} // at nodes that name the source
@@ -31,14 +30,14 @@ func TestTalkersOfAll(t *testing.T) {
 		count, exact := talkers.NewCounter[netip.Prefix](64), map[netip.Prefix]uint64{}
 		for range packets {
 			n := uint32(float64(uint32(1)<<12) * r.Float64() * r.Float64() * r.Float64() * r.Float64())
-			p := sight.Source(netip.AddrFrom4([4]byte{198, 51, byte(n >> 8), byte(n)}))
+			p := wire.SourcePrefix(netip.AddrFrom4([4]byte{198, 51, byte(n >> 8), byte(n)}))
 			if n%3 == 0 {
-				p = sight.Source(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, byte(n >> 8), byte(n), 15: byte(r.Uint32())}))
+				p = wire.SourcePrefix(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, byte(n >> 8), byte(n), 15: byte(r.Uint32())}))
 			}
 			count.Add(p)
 			exact[p] += oneIn
 		}
-		s := &sight.Summary{Span: 10 * time.Second}
+		s := &wire.Summary{Span: 10 * time.Second}
 		addTalkers(s, count, oneIn)
 		for p, n := range exact {
 			whole[p] += n / 10
@@ -46,7 +45,7 @@ func TestTalkersOfAll(t *testing.T) {
 		for _, k := range s.Talkers {
 			named[k.Prefix] += exact[k.Prefix] / 10
 		}
-		messages = append(messages, wire.Summary(s))
+		messages = append(messages, wire.EncodeSummary(s))
 	}
 	for i := range messages {
 		for b, at := range []int{i, nodes - 1 - i} {
@@ -57,8 +56,8 @@ func TestTalkersOfAll(t *testing.T) {
 			all[b].Take(fmt.Sprint("node-", at), s, now)
 		}
 	}
-	v := all[0].View(now, sight.Most{Talkers: 1000})
-	if other := all[1].View(now, sight.Most{Talkers: 1000}); !reflect.DeepEqual(v, other) {
+	v := all[0].View(now, wire.Most{Talkers: 1000})
+	if other := all[1].View(now, wire.Most{Talkers: 1000}); !reflect.DeepEqual(v, other) {
 		t.Error("the view depends on the order in which summaries come")
 	}
 	sure := 0
@@ -98,7 +97,7 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	s := summary(reading(10), reading(1010), 10*time.Second)
-	want := [4]sight.Amount{{Packets: 10_000, Bytes: 1_000_000}, {Packets: 7000, Bytes: 700_000}, {Packets: 3000, Bytes: 300_000}}
+	want := [4]wire.Amount{{Packets: 10_000, Bytes: 1_000_000}, {Packets: 7000, Bytes: 700_000}, {Packets: 3000, Bytes: 300_000}}
 	if s.Decided != want || s.Span != 10*time.Second {
 		t.Errorf("%+v, want %+v", s, want)
 	}
@@ -107,7 +106,7 @@ func TestSummary(t *testing.T) {
 		Samples: &operate.Samples{Fields: map[string][]operate.Talker{"port": {{Key: "tcp/443", Share: 0.6}}}},
 	}
 	s.Attacks = attacksOf(report, s)
-	attacks := []sight.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 5000, Packets: 1000}, {Kind: "UDP flood", Started: 5000, Packets: 500}}
+	attacks := []wire.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 5000, Packets: 1000}, {Kind: "UDP flood", Started: 5000, Packets: 500}}
 	if err := s.Check(); err != nil || !reflect.DeepEqual(s.Attacks, attacks) {
 		t.Errorf("attacks: %v %+v", err, s.Attacks)
 	}

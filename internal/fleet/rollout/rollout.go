@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
@@ -128,7 +128,7 @@ func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
 		f.resume(ctx)
 		return order != nil && ctx.Err() == nil
 	}
-	m, err := bundle.Open(order, f.Key)
+	m, err := policies.Open(order, f.Key)
 	if err != nil {
 		f.warn(err)
 		return false
@@ -179,19 +179,19 @@ func (f *Follower) path(version uint64) string {
 
 // policy is the file of the policy of a version.
 func (f *Follower) policy(version uint64) string {
-	return filepath.Join(f.path(version), bundle.Policy)
+	return filepath.Join(f.path(version), policies.Policy)
 }
 
 // load gets the files of a version.
-func (f *Follower) load(ctx context.Context, m *bundle.Manifest) error {
+func (f *Follower) load(ctx context.Context, m *policies.Manifest) error {
 	dir := f.path(m.Version)
-	if content, err := bundle.ContentOf(dir); err == nil && content == m.Content() {
+	if content, err := policies.ContentOf(dir); err == nil && content == m.Content() {
 		return nil // from before
 	}
 	if err := sweep(f.Dir, f.kept.Runs, m.Version); err != nil {
 		return err
 	}
-	return bundle.Write(dir, m, func(file bundle.File) (b []byte, err error) {
+	return policies.Write(dir, m, func(file policies.File) (b []byte, err error) {
 		for part := range wire.Parts(file.Size) {
 			text, err := f.part(ctx, file.Sum, part)
 			if err != nil {

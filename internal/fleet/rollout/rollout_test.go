@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -90,21 +90,21 @@ func (s *site) Rollback(context.Context, string) error {
 func (s *site) Running(context.Context) (Running, error) { return s.now, nil }
 
 // order signs a policy with a list of a size.
-func (s *site) order(version uint64, text string, size int, change ...func(*bundle.Manifest)) []byte {
+func (s *site) order(version uint64, text string, size int, change ...func(*policies.Manifest)) []byte {
 	s.t.Helper()
-	m := &bundle.Manifest{Version: version, Stage: bundle.All, Confirm: 10}
-	for name, b := range map[string][]byte{"bad.txt": []byte(strings.Repeat("198.51.100.7\n", size)), bundle.Policy: []byte(text)} {
-		sum := bundle.Sum(b)
+	m := &policies.Manifest{Version: version, Stage: policies.All, Confirm: 10}
+	for name, b := range map[string][]byte{"bad.txt": []byte(strings.Repeat("198.51.100.7\n", size)), policies.Policy: []byte(text)} {
+		sum := policies.Sum(b)
 		s.files[sum] = b
-		m.Files = append(m.Files, bundle.File{Name: name, Size: int64(len(b)), Sum: sum})
+		m.Files = append(m.Files, policies.File{Name: name, Size: int64(len(b)), Sum: sum})
 	}
-	if m.Files[0].Name == bundle.Policy {
+	if m.Files[0].Name == policies.Policy {
 		m.Files[0], m.Files[1] = m.Files[1], m.Files[0]
 	}
 	for _, c := range change {
 		c(m)
 	}
-	order, err := bundle.Sign(m, s.key)
+	order, err := policies.Sign(m, s.key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestOrders(t *testing.T) {
 	s.take(first)
 	s.take(s.order(1, good, 2))
 	s.is("the same version again, and with other files", wire.Runs, 1, "1")
-	canary := func(m *bundle.Manifest) { m.Stage, m.Canary = bundle.Canary, []string{"web-2"} }
+	canary := func(m *policies.Manifest) { m.Stage, m.Canary = policies.Canary, []string{"web-2"} }
 	s.take(s.order(3, good, 3, canary))
 	s.is("for the canaries alone", wire.Waiting, 1, "1")
 	s.take(s.order(2, good, 2))
@@ -190,7 +190,7 @@ func TestTrials(t *testing.T) {
 	s.take(s.order(1, good, 1))
 	s.reach = func(ctx context.Context) error { <-ctx.Done(); return errors.New("cut off") }
 	cut := s.order(2, good, 2)
-	m, err := bundle.Open(cut, s.Key)
+	m, err := policies.Open(cut, s.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -19,7 +19,7 @@ const margin = 2 * time.Second
 const maxTries = 2
 
 // take has a version run, or not. It reports true when it is to be tried again.
-func (f *Follower) take(ctx context.Context, m *bundle.Manifest) (again bool) {
+func (f *Follower) take(ctx context.Context, m *policies.Manifest) (again bool) {
 	if err := f.load(ctx, m); err != nil {
 		f.warn(fmt.Errorf("version %d: %w", m.Version, err))
 		return true
@@ -33,7 +33,7 @@ func (f *Follower) take(ctx context.Context, m *bundle.Manifest) (again bool) {
 }
 
 // check reads the policy of a version, and tells what it must not name.
-func (f *Follower) check(m *bundle.Manifest) error {
+func (f *Follower) check(m *policies.Manifest) error {
 	file := f.policy(m.Version)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *Follower) check(m *bundle.Manifest) error {
 	for _, file := range m.Files {
 		names = append(names, file.Name)
 	}
-	return bundle.CheckPolicy(p, names)
+	return policies.CheckPolicy(p, names)
 }
 
 // trial applies the version that was loaded, for a time, and confirms it when a hub is reached meanwhile.
@@ -157,7 +157,7 @@ const editedEvery = time.Minute
 func (f *Follower) edited() error {
 	if time.Since(f.lookedAt) > editedEvery || f.lookedOf != f.kept.Runs {
 		f.lookedAt, f.lookedOf, f.found = time.Now(), f.kept.Runs, nil
-		content, err := bundle.ContentOf(f.path(f.kept.Runs))
+		content, err := policies.ContentOf(f.path(f.kept.Runs))
 		if err == nil && content != f.kept.RunsContent {
 			err = errors.New("the files in " + f.path(f.kept.Runs) + " are not those that were signed")
 		}

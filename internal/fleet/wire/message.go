@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 )
 
 // version is of the form of messages.
@@ -24,26 +22,26 @@ const (
 // Said is a statement about a prefix.
 type Said struct {
 	Prefix netip.Prefix
-	merge.Statement
+	Statement
 }
 
 // Stored is a record with its number in the stream.
 type Stored struct {
 	Number uint64
-	merge.Record
+	Record
 }
 
-func appendStatement(to []byte, s *merge.Statement) []byte {
+func appendStatement(to []byte, s *Statement) []byte {
 	to = binary.AppendUvarint(to, s.Seq)
 	to = binary.AppendUvarint(to, uint64(s.Until))
 	to = appendText(to, s.Reason)
 	return appendText(to, string(s.Sig))
 }
 
-func (c *cursor) statement() (s merge.Statement) {
+func (c *cursor) statement() (s Statement) {
 	s.Seq = c.number()
 	s.Until = c.time()
-	s.Reason = c.text(merge.MaxReason)
+	s.Reason = c.text(MaxReason)
 	if sig := c.text(maxSig); sig != "" {
 		s.Sig = []byte(sig)
 	}
@@ -165,7 +163,7 @@ func ParseBatch(p []byte) (b Batch, err error) {
 	return b, c.end()
 }
 
-func appendRecord(to []byte, r *merge.Record) []byte {
+func appendRecord(to []byte, r *Record) []byte {
 	to = appendPrefix(to, r.Prefix)
 	to = binary.AppendUvarint(to, uint64(len(r.Statements)))
 	for i := range r.Statements {
@@ -176,11 +174,11 @@ func appendRecord(to []byte, r *merge.Record) []byte {
 }
 
 // record reads a record. It returns an error of the record alone when the message can be read on after it.
-func (c *cursor) record() (r merge.Record, bad error) {
+func (c *cursor) record() (r Record, bad error) {
 	r.Prefix = c.prefix()
 	n := c.count(MaxMessage)
-	if n > merge.MaxStatements {
-		bad = fmt.Errorf("%d statements about %v, at most %d are taken", n, r.Prefix, merge.MaxStatements)
+	if n > MaxStatements {
+		bad = fmt.Errorf("%d statements about %v, at most %d are taken", n, r.Prefix, MaxStatements)
 	}
 	for i := 0; i < n && c.err == nil; i++ {
 		name, err := origin(c.text(32))
@@ -199,10 +197,10 @@ func (c *cursor) record() (r merge.Record, bad error) {
 }
 
 // Record is the message that the stream keeps of a prefix.
-func Record(r merge.Record) []byte { return appendRecord([]byte{version}, &r) }
+func EncodeRecord(r Record) []byte { return appendRecord([]byte{version}, &r) }
 
 // ParseRecord reads a message of the stream.
-func ParseRecord(b []byte) (merge.Record, error) {
+func ParseRecord(b []byte) (Record, error) {
 	c := cursor{rest: b}
 	c.version()
 	r, bad := c.record()

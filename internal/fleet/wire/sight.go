@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 )
 
 // The lengths of what is said about traffic, in bytes.
@@ -17,7 +15,7 @@ const (
 )
 
 // Summary is the message of a node about its last seconds.
-func Summary(s *sight.Summary) []byte {
+func EncodeSummary(s *Summary) []byte {
 	to := binary.AppendUvarint([]byte{version}, uint64(s.Span.Milliseconds()))
 	to = binary.AppendUvarint(to, uint64(len(s.Decided)))
 	for _, a := range s.Decided {
@@ -37,7 +35,7 @@ func Summary(s *sight.Summary) []byte {
 }
 
 // ParseSummary reads a summary, and refuses one that cannot be true.
-func ParseSummary(b []byte) (s sight.Summary, err error) {
+func ParseSummary(b []byte) (s Summary, err error) {
 	if len(b) > MaxSummary {
 		return s, fmt.Errorf("a summary of %d bytes, at most %d are taken", len(b), MaxSummary)
 	}
@@ -48,14 +46,14 @@ func ParseSummary(b []byte) (s sight.Summary, err error) {
 		c.fail(fmt.Errorf("%d verdicts, want %d", n, len(s.Decided)))
 	}
 	for i := range s.Decided {
-		s.Decided[i] = sight.Amount{Packets: c.number(), Bytes: c.number()}
+		s.Decided[i] = Amount{Packets: c.number(), Bytes: c.number()}
 	}
-	for range c.count(sight.MaxAttacks) {
-		s.Attacks = append(s.Attacks, sight.Attack{Kind: c.text(maxWord), Service: c.text(maxWord), Started: c.time(), Packets: c.number()})
+	for range c.count(MaxAttacks) {
+		s.Attacks = append(s.Attacks, Attack{Kind: c.text(maxWord), Service: c.text(maxWord), Started: c.time(), Packets: c.number()})
 	}
 	s.OneIn = uint32(min(c.number(), 1<<32-1))
-	for range c.count(sight.MaxTalkers) {
-		s.Talkers = append(s.Talkers, sight.Talker{Prefix: c.prefix(), Packets: c.number(), Error: c.number()})
+	for range c.count(MaxTalkers) {
+		s.Talkers = append(s.Talkers, Talker{Prefix: c.prefix(), Packets: c.number(), Error: c.number()})
 	}
 	s.Missed = c.number()
 	if err := c.end(); err != nil {
@@ -65,17 +63,17 @@ func ParseSummary(b []byte) (s sight.Summary, err error) {
 }
 
 // View is the message of a hub about the whole fleet.
-func View(v *sight.View) []byte {
+func EncodeView(v *View) []byte {
 	text, _ := json.Marshal(v) // of texts and numbers
 	return text
 }
 
 // ParseView reads a view.
-func ParseView(b []byte) (*sight.View, error) {
+func ParseView(b []byte) (*View, error) {
 	if len(b) > MaxView {
 		return nil, fmt.Errorf("a view of %d bytes, at most %d are taken", len(b), MaxView)
 	}
-	v := &sight.View{}
+	v := &View{}
 	if err := json.Unmarshal(b, v); err != nil {
 		return nil, fmt.Errorf("view: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -92,7 +91,7 @@ func BanSubject(p netip.Prefix) string {
 
 // origin reads who says something: a node or the controller.
 func origin(name string) (string, error) {
-	if name == merge.Controller {
+	if name == Controller {
 		return name, nil
 	}
 	return name, CheckName(name)

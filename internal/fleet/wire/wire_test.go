@@ -10,32 +10,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/floodwall/floodwall/internal/fleet/merge"
-	"github.com/floodwall/floodwall/internal/fleet/sight"
 )
 
 var samples = []Said{
-	{netip.MustParsePrefix("198.51.100.7/32"), merge.Statement{Seq: 1795323000000001, Until: 1795323600000, Reason: "above the limit of rule web"}},
-	{netip.MustParsePrefix("2001:db8:1::/48"), merge.Statement{Seq: 1795323000000002, Sig: bytes.Repeat([]byte{7}, 64)}},
-	{netip.MustParsePrefix("0.0.0.0/0"), merge.Statement{Seq: 3, Until: 4}},
+	{netip.MustParsePrefix("198.51.100.7/32"), Statement{Seq: 1795323000000001, Until: 1795323600000, Reason: "above the limit of rule web"}},
+	{netip.MustParsePrefix("2001:db8:1::/48"), Statement{Seq: 1795323000000002, Sig: bytes.Repeat([]byte{7}, 64)}},
+	{netip.MustParsePrefix("0.0.0.0/0"), Statement{Seq: 3, Until: 4}},
 }
 
-var sampleSummary = sight.Summary{
-	Span: 10 * time.Second, Decided: [4]sight.Amount{{Packets: 1000, Bytes: 64000}, {Packets: 2_000_000, Bytes: 128_000_000}},
-	Attacks: []sight.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 1795323000000, Packets: 200_000}, {Kind: "NTP amplification"}},
+var sampleSummary = Summary{
+	Span: 10 * time.Second, Decided: [4]Amount{{Packets: 1000, Bytes: 64000}, {Packets: 2_000_000, Bytes: 128_000_000}},
+	Attacks: []Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 1795323000000, Packets: 200_000}, {Kind: "NTP amplification"}},
 	OneIn:   1000, Missed: 3000,
-	Talkers: []sight.Talker{
+	Talkers: []Talker{
 		{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Packets: 700_000, Error: 1000}, {Prefix: netip.MustParsePrefix("2001:db8::/64"), Packets: 3000, Error: 3000},
 	},
 }
 
-func sampleView() *sight.View {
-	var b sight.Board
+func sampleView() *View {
+	var b Board
 	now := time.UnixMilli(1795323000000)
 	b.Take("node-1", sampleSummary, now)
 	b.Take("node-2", sampleSummary, now.Add(-time.Second))
-	return b.View(now, sight.ForNodes)
+	return b.View(now, ForNodes)
 }
 
 // decoders read a message, and write it again.
@@ -43,11 +40,11 @@ var decoders = map[string]func([]byte) ([]byte, error){
 	"offer":   func(b []byte) ([]byte, error) { m, err := ParseOffer(b, "a"); return m.Bytes(), err },
 	"answer":  func(b []byte) ([]byte, error) { m, err := ParseAnswer(b); return m.Bytes(), err },
 	"batch":   func(b []byte) ([]byte, error) { m, err := ParseBatch(b); return m.Bytes(), err },
-	"record":  func(b []byte) ([]byte, error) { m, err := ParseRecord(b); return Record(m), err },
+	"record":  func(b []byte) ([]byte, error) { m, err := ParseRecord(b); return EncodeRecord(m), err },
 	"pulse":   func(b []byte) ([]byte, error) { m, err := ParsePulse(b); return m.Bytes(), err },
 	"after":   func(b []byte) ([]byte, error) { m, err := ParseAfter(b); return m.Bytes(), err },
-	"summary": func(b []byte) ([]byte, error) { m, err := ParseSummary(b); return Summary(&m), err },
-	"view":    func(b []byte) ([]byte, error) { m, err := ParseView(b); return View(m), err },
+	"summary": func(b []byte) ([]byte, error) { m, err := ParseSummary(b); return EncodeSummary(&m), err },
+	"view":    func(b []byte) ([]byte, error) { m, err := ParseView(b); return EncodeView(m), err },
 }
 
 // loose are decoders of messages of which a part can be another message.
@@ -66,21 +63,21 @@ func looseMessages() map[string][]byte {
 }
 
 func sampleMessages() map[string][]byte {
-	r := merge.Record{Prefix: samples[0].Prefix}
+	r := Record{Prefix: samples[0].Prefix}
 	for _, s := range samples {
 		s.Origin = "node-1"
 		r.Statements = append(r.Statements, s.Statement)
 	}
-	r.Statements[1].Origin = merge.Controller
+	r.Statements[1].Origin = Controller
 	return map[string][]byte{
 		"offer":   Offer(samples).Bytes(),
 		"answer":  Answer{time.UnixMilli(1795323000000), []Outcome{Taken, Enough, Refused, Later}, "it is wide"}.Bytes(),
-		"batch":   Batch{time.UnixMilli(1795323000000), 2, 7, []Stored{{5, r}, {9, merge.Record{Prefix: samples[1].Prefix}}}}.Bytes(),
-		"record":  Record(r),
+		"batch":   Batch{time.UnixMilli(1795323000000), 2, 7, []Stored{{5, r}, {9, Record{Prefix: samples[1].Prefix}}}}.Bytes(),
+		"record":  EncodeRecord(r),
 		"pulse":   Pulse{1 << 63, time.UnixMilli(1795323000000), 3, 12}.Bytes(),
 		"after":   After(300).Bytes(),
-		"summary": Summary(&sampleSummary),
-		"view":    View(sampleView()),
+		"summary": EncodeSummary(&sampleSummary),
+		"view":    EncodeView(sampleView()),
 	}
 }
 
@@ -112,10 +109,10 @@ func TestMessages(t *testing.T) {
 
 // TestBadRecord has a record that is too large, and one that names nobody, between two others. Those are read.
 func TestBadRecord(t *testing.T) {
-	good := merge.Record{Prefix: samples[0].Prefix, Statements: []merge.Statement{{Origin: "a", Seq: 1}}}
-	large, nobody := merge.Record{Prefix: samples[1].Prefix}, merge.Record{Prefix: samples[1].Prefix, Statements: []merge.Statement{{Origin: "A"}}}
+	good := Record{Prefix: samples[0].Prefix, Statements: []Statement{{Origin: "a", Seq: 1}}}
+	large, nobody := Record{Prefix: samples[1].Prefix}, Record{Prefix: samples[1].Prefix, Statements: []Statement{{Origin: "A"}}}
 	for i := range 200 {
-		large.Statements = append(large.Statements, merge.Statement{Origin: "a", Seq: uint64(i)})
+		large.Statements = append(large.Statements, Statement{Origin: "a", Seq: uint64(i)})
 	}
 	b, err := ParseBatch(Batch{Now: time.UnixMilli(1), Records: []Stored{{1, good}, {2, large}, {3, nobody}, {4, good}}}.Bytes())
 	if err != nil || len(b.Records) != 2 || b.Records[0].Number != 1 || b.Records[1].Number != 4 {
@@ -169,30 +166,30 @@ func FuzzMessages(f *testing.F) {
 
 // TestSummaryRefused has summaries that cannot be true, or that would do something to a terminal. None is taken.
 func TestSummaryRefused(t *testing.T) {
-	for name, spoil := range map[string]func(*sight.Summary){
-		"no time":              func(s *sight.Summary) { s.Span = 0 },
-		"an hour":              func(s *sight.Summary) { s.Span = time.Hour },
-		"packets of no line":   func(s *sight.Summary) { s.Decided[1].Packets = 1 << 60 },
-		"packets in sum":       func(s *sight.Summary) { s.Decided[0].Packets, s.Decided[1].Packets = 1e11, 1e11 },
-		"bytes of no line":     func(s *sight.Summary) { s.Decided[0].Bytes = 1<<64 - 1 },
-		"an escape":            func(s *sight.Summary) { s.Attacks[0].Kind = "\x1b[2J" },
-		"an escape, service":   func(s *sight.Summary) { s.Attacks[0].Service = "a\nb" },
-		"a long service":       func(s *sight.Summary) { s.Attacks[0].Service = string(bytes.Repeat([]byte("a"), 60)) },
-		"no kind":              func(s *sight.Summary) { s.Attacks[0].Kind = "" },
-		"an attack twice":      func(s *sight.Summary) { s.Attacks[1] = s.Attacks[0] },
-		"an attack too large":  func(s *sight.Summary) { s.Attacks[0].Packets = 1 << 50 },
-		"many attacks":         func(s *sight.Summary) { s.Attacks = make([]sight.Attack, 9) },
-		"all addresses":        func(s *sight.Summary) { s.Talkers[0].Prefix = netip.MustParsePrefix("0.0.0.0/0") },
-		"a host of IPv6":       func(s *sight.Summary) { s.Talkers[1].Prefix = netip.MustParsePrefix("2001:db8::1/128") },
-		"a talker twice":       func(s *sight.Summary) { s.Talkers[1] = s.Talkers[0] },
-		"more error than sent": func(s *sight.Summary) { s.Talkers[0].Error = 700_001 },
-		"a talker too large":   func(s *sight.Summary) { s.Talkers[0].Packets = 1 << 60 },
-		"others sent more":     func(s *sight.Summary) { s.Missed = 3001 },
-		"others, no talkers":   func(s *sight.Summary) { s.Talkers, s.Missed = nil, 1<<60 },
-		"no samples":           func(s *sight.Summary) { s.OneIn = 0 },
-		"many talkers":         func(s *sight.Summary) { s.Talkers = make([]sight.Talker, 17) },
+	for name, spoil := range map[string]func(*Summary){
+		"no time":              func(s *Summary) { s.Span = 0 },
+		"an hour":              func(s *Summary) { s.Span = time.Hour },
+		"packets of no line":   func(s *Summary) { s.Decided[1].Packets = 1 << 60 },
+		"packets in sum":       func(s *Summary) { s.Decided[0].Packets, s.Decided[1].Packets = 1e11, 1e11 },
+		"bytes of no line":     func(s *Summary) { s.Decided[0].Bytes = 1<<64 - 1 },
+		"an escape":            func(s *Summary) { s.Attacks[0].Kind = "\x1b[2J" },
+		"an escape, service":   func(s *Summary) { s.Attacks[0].Service = "a\nb" },
+		"a long service":       func(s *Summary) { s.Attacks[0].Service = string(bytes.Repeat([]byte("a"), 60)) },
+		"no kind":              func(s *Summary) { s.Attacks[0].Kind = "" },
+		"an attack twice":      func(s *Summary) { s.Attacks[1] = s.Attacks[0] },
+		"an attack too large":  func(s *Summary) { s.Attacks[0].Packets = 1 << 50 },
+		"many attacks":         func(s *Summary) { s.Attacks = make([]Attack, 9) },
+		"all addresses":        func(s *Summary) { s.Talkers[0].Prefix = netip.MustParsePrefix("0.0.0.0/0") },
+		"a host of IPv6":       func(s *Summary) { s.Talkers[1].Prefix = netip.MustParsePrefix("2001:db8::1/128") },
+		"a talker twice":       func(s *Summary) { s.Talkers[1] = s.Talkers[0] },
+		"more error than sent": func(s *Summary) { s.Talkers[0].Error = 700_001 },
+		"a talker too large":   func(s *Summary) { s.Talkers[0].Packets = 1 << 60 },
+		"others sent more":     func(s *Summary) { s.Missed = 3001 },
+		"others, no talkers":   func(s *Summary) { s.Talkers, s.Missed = nil, 1<<60 },
+		"no samples":           func(s *Summary) { s.OneIn = 0 },
+		"many talkers":         func(s *Summary) { s.Talkers = make([]Talker, 17) },
 	} {
-		again, err := ParseSummary(Summary(&sampleSummary))
+		again, err := ParseSummary(EncodeSummary(&sampleSummary))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,11 +199,11 @@ func TestSummaryRefused(t *testing.T) {
 				again.Talkers[i].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32)
 			}
 		}
-		if got, err := ParseSummary(Summary(&again)); err == nil {
+		if got, err := ParseSummary(EncodeSummary(&again)); err == nil {
 			t.Errorf("%s: %+v is taken", name, got)
 		}
 	}
-	if _, err := ParseSummary(append(Summary(&sampleSummary), make([]byte, MaxSummary)...)); err == nil {
+	if _, err := ParseSummary(append(EncodeSummary(&sampleSummary), make([]byte, MaxSummary)...)); err == nil {
 		t.Error("a long message is taken")
 	}
 }

@@ -1,4 +1,4 @@
-package releases
+package policies
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -23,7 +22,7 @@ type hubs struct {
 	head   []byte
 	files  map[string][]byte
 	states map[string]wire.PolicyState
-	become func(name string, m *bundle.Manifest) wire.PolicyState
+	become func(name string, m *Manifest) wire.PolicyState
 	looked int
 	change func(looked int) // is called before each look at the states
 }
@@ -43,7 +42,7 @@ func (h *hubs) Put(_ context.Context, was, order []byte, version uint64, content
 		h.files[sum] = b
 	}
 	h.orders[version], h.head = order, order
-	m, err := bundle.Open(order, h.key)
+	m, err := Open(order, h.key)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -55,7 +54,7 @@ func (h *hubs) Put(_ context.Context, was, order []byte, version uint64, content
 	return nil
 }
 
-func (h *hubs) File(_ context.Context, f bundle.File) ([]byte, error) { return h.files[f.Sum], nil }
+func (h *hubs) File(_ context.Context, f File) ([]byte, error) { return h.files[f.Sum], nil }
 
 func (h *hubs) States(context.Context) (map[string]wire.PolicyState, error) {
 	if h.looked++; h.change != nil {
@@ -64,7 +63,7 @@ func (h *hubs) States(context.Context) (map[string]wire.PolicyState, error) {
 	return h.states, nil
 }
 
-func runs(_ string, m *bundle.Manifest) wire.PolicyState {
+func runs(_ string, m *Manifest) wire.PolicyState {
 	return wire.PolicyState{Version: m.Version, Runs: m.Version, Content: m.Content(), Phase: wire.Runs, Healthy: true}
 }
 
@@ -83,7 +82,7 @@ func newHubs(t *testing.T) (*hubs, Plan, string) {
 
 func writePolicy(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, bundle.Policy), []byte("devices: [eth0]\ndefault: pass\nrules:\n  - {name: "+name+", port: udp/1, then: drop}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, Policy), []byte("devices: [eth0]\ndefault: pass\nrules:\n  - {name: "+name+", port: udp/1, then: drop}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,11 +97,11 @@ func TestStages(t *testing.T) {
 	}
 	writePolicy(t, dir, "two")
 	for name, test := range map[string]struct {
-		become func(string, *bundle.Manifest) wire.PolicyState
+		become func(string, *Manifest) wire.PolicyState
 		change func(h *hubs, looked int)
 		want   string
 	}{
-		"fails": {func(_ string, m *bundle.Manifest) wire.PolicyState {
+		"fails": {func(_ string, m *Manifest) wire.PolicyState {
 			return wire.PolicyState{Version: m.Version, Runs: 1, Phase: wire.Failed, Problem: "cut off"}
 		}, nil, "canary a: cut off"},
 		"silent": {runs, func(h *hubs, looked int) {
@@ -117,7 +116,7 @@ func TestStages(t *testing.T) {
 				h.states["a"] = s
 			}
 		}, "changed by hand"},
-		"not in force": {func(name string, m *bundle.Manifest) wire.PolicyState {
+		"not in force": {func(name string, m *Manifest) wire.PolicyState {
 			s := runs(name, m)
 			s.Healthy = false
 			return s
@@ -152,7 +151,7 @@ func TestRollbackGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, _ := bundle.Open(h.orders[1], h.key)
+	first, _ := Open(h.orders[1], h.key)
 	if v, err := Rollback(t.Context(), h, 0, p); err != nil || v != 4 || h.states["a"].Content != first.Content() {
 		t.Fatalf("version %d: %v, %+v", v, err, h.states)
 	}

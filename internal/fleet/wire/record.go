@@ -1,4 +1,4 @@
-package merge
+package wire
 
 import (
 	"cmp"
@@ -74,7 +74,7 @@ func order(a, b Statement) int {
 func (r Record) Without(now time.Time) Record {
 	gone := func(s Statement) bool {
 		if s.Lift() {
-			return Time(s.Seq).Add(Longest + time.Minute).Before(now)
+			return SequenceTime(s.Seq).Add(Longest + time.Minute).Before(now)
 		}
 		return s.Until <= now.UnixMilli()
 	}
@@ -90,7 +90,9 @@ func (r Record) Equal(o Record) bool {
 }
 
 // Time is the time that a number stands for.
-func Time(seq uint64) time.Time { return time.UnixMicro(int64(seq)) }
+func SequenceTime(seq uint64) time.Time { return time.UnixMicro(int64(seq)) }
 
 // Number is the number of a statement at a time that comes after the one numbered last.
-func Number(now time.Time, last uint64) uint64 { return max(uint64(max(now.UnixMicro(), 0)), last+1) }
+func NextSequence(now time.Time, last uint64) uint64 {
+	return max(uint64(max(now.UnixMicro(), 0)), last+1)
+}

@@ -1,4 +1,4 @@
-package sight
+package wire
 
 import (
 	"cmp"
@@ -39,14 +39,14 @@ type View struct {
 	Dropped  Rate            `json:"dropped"` // all that did not pass
 	Verdicts map[string]Rate `json:"verdicts"`
 
-	Rows    []Row          `json:"rows"`    // nodes: those under attack first, then by their packets
+	Rows    []NodeRow      `json:"rows"`    // nodes: those under attack first, then by their packets
 	Attacks []SharedAttack `json:"attacks"` // the largest first
 	Talkers []SharedTalker `json:"talkers"` // those that sent most first
 	Missed  uint64         `json:"missed"`  // packets a second that any source sent at most to nodes where it is not among the talkers
 }
 
 // Row is a node.
-type Row struct {
+type NodeRow struct {
 	Node     string   `json:"node"`
 	Age      float64  `json:"age"` // seconds since its summary came
 	Attacked bool     `json:"attacked"`
@@ -80,7 +80,7 @@ type SharedTalker struct {
 // merging is a view on its way.
 type merging struct {
 	decided [len(Verdicts)]Rate
-	rows    []Row
+	rows    []NodeRow
 	attacks map[[2]string]*SharedAttack
 	talkers map[netip.Prefix]*SharedTalker
 	missed  uint64
@@ -102,7 +102,7 @@ func perSecond(n uint64, span time.Duration) (low, high uint64) {
 func (r *Rate) add(more Rate) { r.Packets, r.Bits = r.Packets+more.Packets, r.Bits+more.Bits }
 
 func (m *merging) add(node string, h *heard) {
-	row := Row{Node: node, Attacked: len(h.Attacks) > 0}
+	row := NodeRow{Node: node, Attacked: len(h.Attacks) > 0}
 	for i, a := range h.Decided {
 		packets, _ := perSecond(a.Packets, h.Span)
 		bits, _ := perSecond(8*a.Bytes, h.Span)
@@ -199,7 +199,7 @@ func (m *merging) view(now time.Time, most Most) *View {
 	return v
 }
 
-func compareRows(a, b Row) int {
+func compareRows(a, b NodeRow) int {
 	if a.Attacked != b.Attacked {
 		if a.Attacked {
 			return -1

@@ -1,4 +1,4 @@
-package merge
+package wire
 
 import (
 	"fmt"
@@ -96,7 +96,7 @@ func (m *model) say() {
 	if i >= modelNodes {
 		s.Origin, last = Controller, &m.last[len(m.tables)]
 	}
-	s.Seq = Number(m.clock(i), *last)
+	s.Seq = NextSequence(m.clock(i), *last)
 	*last = s.Seq
 	if m.r.IntN(3) > 0 {
 		s.Until = m.clock(i).Add(time.Duration(1 + m.r.Int64N(int64(90*time.Second)))).UnixMilli()
@@ -185,7 +185,7 @@ func (m *model) heal() {
 			}
 		}
 	}
-	m.history = slices.DeleteFunc(m.history, func(s said) bool { return Time(s.Seq).Add(3 * time.Minute).Before(m.now) })
+	m.history = slices.DeleteFunc(m.history, func(s said) bool { return SequenceTime(s.Seq).Add(3 * time.Minute).Before(m.now) })
 }
 
 func (m *model) step() {

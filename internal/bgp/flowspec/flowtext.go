@@ -1,5 +1,6 @@
-// Package flowtext reads which packets an announcement is about, as the flags of `floodwall bgp announce` say it.
-package flowtext
+// Package flowspec reads which packets an announcement is about, as the flags of `floodwall bgp announce` say it.
+
+package flowspec
 
 import (
 	"fmt"

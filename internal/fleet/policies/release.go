@@ -1,8 +1,9 @@
-// Package releases brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
+// Package policies brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
 // earlier version, and the key. Out: orders that the hubs hand out, and what became of them.
 //
 // The key stays with whoever releases. A release ends with its command: a version that the canaries have got goes to no other node then.
-package releases
+
+package policies
 
 import (
 	"cmp"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -24,7 +24,7 @@ import (
 type Hubs interface {
 	Order(ctx context.Context, version uint64) ([]byte, error)
 	Put(ctx context.Context, was, order []byte, version uint64, content map[string][]byte) error
-	File(ctx context.Context, f bundle.File) ([]byte, error)
+	File(ctx context.Context, f File) ([]byte, error)
 	States(ctx context.Context) (map[string]wire.PolicyState, error)
 }
 
@@ -43,12 +43,12 @@ type Plan struct {
 }
 
 // Error says why a release does not go on.
-type Error struct{ Problem, Remedy string }
+type ReleaseError struct{ Problem, Remedy string }
 
-func (e *Error) Error() string { return e.Problem }
+func (e *ReleaseError) Error() string { return e.Problem }
 
 // Hint is the remedy.
-func (e *Error) Hint() string { return e.Remedy }
+func (e *ReleaseError) Hint() string { return e.Remedy }
 
 // patience is how long nodes may take beyond a trial: to load the files, and to say so.
 const patience = 2 * time.Minute
@@ -61,7 +61,7 @@ const stale = 30.0 // seconds
 
 // Push brings a directory to the nodes. It returns the version.
 func Push(ctx context.Context, h Hubs, dir string, p Plan) (uint64, error) {
-	files, content, err := bundle.ReadDir(dir)
+	files, content, err := ReadDir(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 		return 0, err
 	}
 	if head == nil {
-		return 0, &Error{"no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one"}
+		return 0, &ReleaseError{"no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one"}
 	}
 	m, err := p.earlier(ctx, h, head, version)
 	if err != nil {
@@ -89,11 +89,11 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 	content := map[string][]byte{}
 	for _, f := range m.Files {
 		b, err := h.File(ctx, f)
-		if err == nil && bundle.Sum(b) != f.Sum {
+		if err == nil && Sum(b) != f.Sum {
 			err = errors.New("it is not what was signed")
 		}
 		if err != nil {
-			return 0, &Error{fmt.Sprintf("the hubs do not have %s of version %d: %v", f.Name, m.Version, err), "push the directory of that version again"}
+			return 0, &ReleaseError{fmt.Sprintf("the hubs do not have %s of version %d: %v", f.Name, m.Version, err), "push the directory of that version again"}
 		}
 		content[f.Sum] = b
 	}
@@ -104,12 +104,12 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 // maxBack is how many versions are looked at for the last one with other files.
 const maxBack = 50
 
-func (p *Plan) earlier(ctx context.Context, h Hubs, head *bundle.Manifest, version uint64) (*bundle.Manifest, error) {
+func (p *Plan) earlier(ctx context.Context, h Hubs, head *Manifest, version uint64) (*Manifest, error) {
 	first, last := version, version
 	if version == 0 {
 		first, last = head.Version-1, head.Version-min(head.Version-1, maxBack)
 	}
-	var found *bundle.Manifest
+	var found *Manifest
 	for v := first; v >= last && v > 0; v-- {
 		order, err := h.Order(ctx, v)
 		if err != nil {
@@ -125,18 +125,18 @@ func (p *Plan) earlier(ctx context.Context, h Hubs, head *bundle.Manifest, versi
 		case found == nil && m.Content() != head.Content():
 			found = m
 		case found != nil && m.Content() == head.Content():
-			return nil, &Error{fmt.Sprintf("version %d has the files of version %d again: it is a rollback from version %d", head.Version, v, found.Version),
+			return nil, &ReleaseError{fmt.Sprintf("version %d has the files of version %d again: it is a rollback from version %d", head.Version, v, found.Version),
 				"name the version whose files shall come back with --to"}
 		}
 	}
 	if found == nil {
-		return nil, &Error{"the hubs have no earlier version with other files", "push the directory of the policy again"}
+		return nil, &ReleaseError{"the hubs have no earlier version with other files", "push the directory of the policy again"}
 	}
 	return found, nil
 }
 
 // signed opens the order of an earlier version. It is nil when there is none, or one of a key that this one has replaced.
-func (p *Plan) signed(order []byte) (*bundle.Manifest, error) {
+func (p *Plan) signed(order []byte) (*Manifest, error) {
 	if order == nil {
 		return nil, nil
 	}
@@ -147,24 +147,24 @@ func (p *Plan) signed(order []byte) (*bundle.Manifest, error) {
 	return m, err
 }
 
-func (p *Plan) open(order []byte) (*bundle.Manifest, error) {
+func (p *Plan) open(order []byte) (*Manifest, error) {
 	public, err := p.Key.PublicKey()
 	if err != nil {
 		return nil, err
 	}
-	m, err := bundle.Open(order, public)
-	if errors.Is(err, bundle.ErrNotSigned) {
+	m, err := Open(order, public)
+	if errors.Is(err, ErrNotSigned) {
 		return nil, errOtherKey
 	}
 	return m, err
 }
 
-var errOtherKey = &Error{"the policy at the hubs is signed by another key",
+var errOtherKey = &ReleaseError{"the policy at the hubs is signed by another key",
 	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key"}
 
 // head is the order that counts, and its manifest, nil when there is none. One that this key has not signed is passed by when the hubs have an
 // earlier version that it has: somebody has published at the hubs who has not the key.
-func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *bundle.Manifest, err error) {
+func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *Manifest, err error) {
 	if order, err = h.Order(ctx, 0); err != nil || order == nil {
 		return nil, nil, err
 	}
@@ -182,7 +182,7 @@ func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *bundle.Manife
 	case p.NewKey:
 		return order, nil, nil
 	case err != errOtherKey:
-		err = &Error{fmt.Sprintf("the order that counts at the hubs cannot be read: %v", err), errOtherKey.Remedy}
+		err = &ReleaseError{fmt.Sprintf("the order that counts at the hubs cannot be read: %v", err), errOtherKey.Remedy}
 	}
 	return nil, nil, err
 }
@@ -196,7 +196,7 @@ func unsigned(err error) string {
 }
 
 // last is the greatest version that this key has signed and the hubs have.
-func (p *Plan) last(ctx context.Context, h Hubs) (*bundle.Manifest, error) {
+func (p *Plan) last(ctx context.Context, h Hubs) (*Manifest, error) {
 	for v := p.Least; v > 0 && v+maxBack > p.Least; v-- {
 		order, err := h.Order(ctx, v)
 		if err != nil {
@@ -213,20 +213,20 @@ func (p *Plan) last(ctx context.Context, h Hubs) (*bundle.Manifest, error) {
 }
 
 // release brings files to the nodes, in stages.
-func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *bundle.Manifest, files []bundle.File, content map[string][]byte) (uint64, error) {
-	m := &bundle.Manifest{Version: p.Least + 1, Stage: bundle.All, Confirm: int(p.Trial / time.Second), Made: time.Now().UTC().Truncate(time.Second), Note: p.Note, Files: files}
+func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *Manifest, files []File, content map[string][]byte) (uint64, error) {
+	m := &Manifest{Version: p.Least + 1, Stage: All, Confirm: int(p.Trial / time.Second), Made: time.Now().UTC().Truncate(time.Second), Note: p.Note, Files: files}
 	if head != nil {
 		m.Version = max(m.Version, head.Version+1)
 	}
 	if len(p.Canary) > 0 {
-		m.Stage, m.Canary = bundle.Canary, p.Canary
+		m.Stage, m.Canary = Canary, p.Canary
 		states, err := h.States(ctx)
 		if err != nil {
 			return 0, err
 		}
 		for _, name := range p.Canary {
 			if s, ok := states[name]; !ok || s.Age > stale {
-				return 0, &Error{fmt.Sprintf("canary %s does not report to the hubs", name),
+				return 0, &ReleaseError{fmt.Sprintf("canary %s does not report to the hubs", name),
 					"see `floodwall fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)"}
 			}
 		}
@@ -235,7 +235,7 @@ func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *bundle.Man
 		return 0, err
 	}
 	was, err := p.put(ctx, h, was, m, content)
-	if err != nil || m.Stage == bundle.All {
+	if err != nil || m.Stage == All {
 		return m.Version, err
 	}
 	p.Tell(fmt.Sprintf("version %d is at the canaries: %s", m.Version, strings.Join(p.Canary, ", ")))
@@ -246,32 +246,32 @@ func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *bundle.Man
 	if err := p.watch(ctx, h, m); err != nil {
 		return m.Version, p.left(m, err)
 	}
-	m.Stage = bundle.All
+	m.Stage = All
 	_, err = p.put(ctx, h, was, m, nil)
 	return m.Version, err
 }
 
-func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *bundle.Manifest, content map[string][]byte) (order []byte, err error) {
-	if order, err = bundle.Sign(m, p.Key); err != nil {
+func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *Manifest, content map[string][]byte) (order []byte, err error) {
+	if order, err = Sign(m, p.Key); err != nil {
 		return nil, err
 	}
 	if err := h.Put(ctx, was, order, m.Version, content); err != nil {
 		return nil, err
 	}
-	if m.Stage == bundle.All {
+	if m.Stage == All {
 		p.Tell(fmt.Sprintf("version %d is released to all nodes", m.Version))
 	}
 	return order, nil
 }
 
 func halted(version uint64, format string, args ...any) error {
-	return &Error{fmt.Sprintf("version %d goes to no other node: ", version) + fmt.Sprintf(format, args...),
+	return &ReleaseError{fmt.Sprintf("version %d goes to no other node: ", version) + fmt.Sprintf(format, args...),
 		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before"}
 }
 
 // left says where a version stays when the release ends for another reason than the canaries.
-func (p *Plan) left(m *bundle.Manifest, err error) error {
-	if known := (*Error)(nil); !errors.As(err, &known) {
+func (p *Plan) left(m *Manifest, err error) error {
+	if known := (*ReleaseError)(nil); !errors.As(err, &known) {
 		p.Tell(fmt.Sprintf("version %d stays at the canaries, and goes to no other node: %s", m.Version, strings.Join(m.Canary, ", ")))
 	}
 	return err
@@ -296,7 +296,7 @@ func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (b
 }
 
 // await waits until the version runs on all canaries.
-func (p *Plan) await(ctx context.Context, h Hubs, m *bundle.Manifest) error {
+func (p *Plan) await(ctx context.Context, h Hubs, m *Manifest) error {
 	end := time.Now().Add(p.Trial + patience)
 	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
 		late := []string{}
@@ -320,7 +320,7 @@ func (p *Plan) await(ctx context.Context, h Hubs, m *bundle.Manifest) error {
 }
 
 // watch makes sure that the canaries stay well during the pause, and are heard at its end.
-func (p *Plan) watch(ctx context.Context, h Hubs, m *bundle.Manifest) error {
+func (p *Plan) watch(ctx context.Context, h Hubs, m *Manifest) error {
 	end := time.Now().Add(p.Pause)
 	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
 		for _, name := range m.Canary {
@@ -333,7 +333,7 @@ func (p *Plan) watch(ctx context.Context, h Hubs, m *bundle.Manifest) error {
 }
 
 // well tells why a canary is not well.
-func well(s wire.PolicyState, m *bundle.Manifest) error {
+func well(s wire.PolicyState, m *Manifest) error {
 	switch {
 	case s.Age > stale:
 		return fmt.Errorf("no hub has heard of it for %.0f s", s.Age)

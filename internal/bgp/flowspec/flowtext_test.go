@@ -1,4 +1,4 @@
-package flowtext
+package flowspec
 
 import (
 	"errors"

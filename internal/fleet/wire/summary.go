@@ -1,4 +1,4 @@
-package sight
+package wire
 
 import (
 	"errors"
@@ -86,7 +86,7 @@ func checkAttacks(list []Attack) error {
 	seen := map[[2]string]bool{}
 	for _, a := range list {
 		switch key := [2]string{a.Kind, a.Service}; {
-		case a.Kind == "" || len(a.Kind) > maxKind || len(a.Service) > maxService || !plain(a.Kind) || !plain(a.Service):
+		case a.Kind == "" || len(a.Kind) > maxKind || len(a.Service) > maxService || !plainText(a.Kind) || !plainText(a.Service):
 			return fmt.Errorf("attack %.100q on %.100q", a.Kind, a.Service)
 		case seen[key]:
 			return fmt.Errorf("attack %q comes twice", a.Kind)
@@ -100,7 +100,7 @@ func checkAttacks(list []Attack) error {
 }
 
 // plain tells whether a text is printable ASCII: it is shown on terminals.
-func plain(text string) bool {
+func plainText(text string) bool {
 	for _, b := range []byte(text) {
 		if b < ' ' || b > '~' {
 			return false
@@ -118,7 +118,7 @@ func (s *Summary) checkTalkers(most uint64) error {
 	}
 	seen := map[netip.Prefix]bool{}
 	for _, t := range s.Talkers {
-		if t.Prefix != Source(t.Prefix.Addr()) || seen[t.Prefix] {
+		if t.Prefix != SourcePrefix(t.Prefix.Addr()) || seen[t.Prefix] {
 			return fmt.Errorf("talker %v is no source, or comes twice", t.Prefix)
 		}
 		if t.Packets > most || t.Error > t.Packets || t.Packets < s.Missed {
@@ -133,7 +133,7 @@ func (s *Summary) checkTalkers(most uint64) error {
 }
 
 // Source is what an address is counted as: an IPv6 host has a whole /64.
-func Source(a netip.Addr) netip.Prefix {
+func SourcePrefix(a netip.Addr) netip.Prefix {
 	bits := 64
 	if a.Is4() {
 		bits = 32

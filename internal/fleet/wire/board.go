@@ -1,4 +1,4 @@
-package sight
+package wire
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package merge
+package wire
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ var (
 
 // ban is a statement so many seconds after noon, with an end so many seconds after noon; an end of 0 is a lift.
 func ban(origin string, at, until int) Statement {
-	s := Statement{Origin: origin, Seq: Number(noon.Add(time.Duration(at)*time.Second), 0)}
+	s := Statement{Origin: origin, Seq: NextSequence(noon.Add(time.Duration(at)*time.Second), 0)}
 	if until != 0 {
 		s.Until = noon.Add(time.Duration(until) * time.Second).UnixMilli()
 	}
@@ -88,12 +88,12 @@ func TestCheck(t *testing.T) {
 		{"192.0.2.1/32", ban("a", 0, 0), true},
 		{"::ffff:192.0.2.1/128", ban("a", 0, 60), false},
 	} {
-		err := Check(netip.MustParsePrefix(test.prefix), &test.Statement, noon)
+		err := CheckStatement(netip.MustParsePrefix(test.prefix), &test.Statement, noon)
 		if (err == nil) != test.want {
 			t.Errorf("%s %v: %v, want %v", test.prefix, test.Statement, err, test.want)
 		}
 	}
-	if err := Check(netip.MustParsePrefix("192.0.2.1/24"), &Statement{}, noon); err == nil {
+	if err := CheckStatement(netip.MustParsePrefix("192.0.2.1/24"), &Statement{}, noon); err == nil {
 		t.Error("a prefix with bits of a host is taken")
 	}
 }

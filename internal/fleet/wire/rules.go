@@ -1,4 +1,4 @@
-package merge
+package wire
 
 import (
 	"encoding/binary"
@@ -83,8 +83,8 @@ func (r Record) Open() bool {
 var ErrEnded = errors.New("the ban has ended")
 
 // Check tells why a statement cannot be true at a time, or may not be said by its origin. It does not check signatures.
-func Check(p netip.Prefix, s *Statement, now time.Time) error {
-	at, until := Time(s.Seq), time.UnixMilli(s.Until)
+func CheckStatement(p netip.Prefix, s *Statement, now time.Time) error {
+	at, until := SequenceTime(s.Seq), time.UnixMilli(s.Until)
 	switch {
 	case !p.IsValid() || p != p.Masked() || p.Addr().Is4In6():
 		return fmt.Errorf("%v is not a prefix", p)
