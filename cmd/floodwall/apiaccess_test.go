@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 )
 
 // someone is a user of the host without any capability.

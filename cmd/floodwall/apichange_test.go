@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"golang.org/x/sys/unix"
 )
 

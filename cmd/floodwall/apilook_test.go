@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

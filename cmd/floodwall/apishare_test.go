@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 // socketsOf runs a function in a thread that makes sockets as a user of this host. Its sockets are his for the kernel.

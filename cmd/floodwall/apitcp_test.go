@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 )
 
 // listening writes a policy with a key `daemon`, and returns its path.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
-	"github.com/floodwall/floodwall/internal/topscreen"
 )
 
 func attacksCommand(e *env) *cobra.Command {
@@ -125,7 +125,7 @@ func (e *env) printAttack(r *attack.Report) {
 		}
 	}
 	if r.Samples != nil {
-		for _, part := range topscreen.Samples(&operate.Top{Samples: r.Samples})[:2] {
+		for _, part := range daemonclient.SampleParts(&operate.Top{Samples: r.Samples})[:2] {
 			e.println("")
 			e.text(strings.Join(part.Lines(), "\n") + "\n")
 		}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -41,12 +41,12 @@ func detecting(t *testing.T, state string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := capture.NewWriter(f, 256, "fw0")
+	w, err := sample.NewFileWriter(f, 256, "fw0")
 	for i := 0; err == nil && i < 1200; i++ {
 		var spec packet.Spec
 		if spec, err = packet.Parse(legitimate[i%len(legitimate)]); err == nil {
 			frame := spec.Frame()
-			err = w.Write(capture.Packet{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
+			err = w.Write(sample.FilePacket{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
 		}
 	}
 	if err != nil {
@@ -161,7 +161,7 @@ func (h *apiHost) reportForms(id, state string) {
 	if err := os.WriteFile(file, []byte(h.must(http.StatusOK, readSocket, "/v1/attacks/"+id+"/capture").body), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := capture.Open(file)
+	r, err := sample.OpenFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

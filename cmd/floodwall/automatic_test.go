@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/testutil"
 )

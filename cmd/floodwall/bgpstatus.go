@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/policy"
 )

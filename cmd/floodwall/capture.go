@@ -14,10 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/captured"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -70,7 +69,7 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, f.duration)
 		defer cancel()
 	}
-	packets, err := captured.Open(ctx, in.Instance, f.rules)
+	packets, err := sample.Open(ctx, in.Instance, f.rules)
 	if err != nil {
 		return err
 	}
@@ -121,7 +120,7 @@ func (e *env) captureFile(name string) (io.WriteCloser, error) {
 	if name == "-" {
 		return nopCloser{e.stdout}, nil
 	}
-	return capture.Create(name)
+	return sample.CreateFile(name)
 }
 
 type nopCloser struct{ io.Writer }
@@ -144,7 +143,7 @@ func sampledRules(oneIn map[string]uint32) string {
 // complete reports whether an error only says that no more packets come, as of a policy that was unloaded, and what there
 // is can be used.
 func (r *capturing) complete(err error) bool {
-	var none *captured.CaptureError
+	var none *sample.CaptureError
 	over := errors.Is(err, datapath.ErrNotLoaded) || errors.As(err, &none)
 	return over && (r.Packets > 0 || r.File != "-")
 }

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/suggest"
-	"github.com/floodwall/floodwall/internal/suggest/suggesttest"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/suggesttest"
 )
 
 // TestRealAttacks plays real attacks to a host with a daemon, beside legitimate packets: the daemon and `suggest --live` find rules. These are
@@ -120,10 +120,10 @@ func baselineOf(t *testing.T, file string, frames [][]byte) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := capture.NewWriter(f, 256, "fw0")
+	w, err := sample.NewFileWriter(f, 256, "fw0")
 	for _, frame := range frames {
 		if err == nil {
-			err = w.Write(capture.Packet{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
+			err = w.Write(sample.FilePacket{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
 		}
 	}
 	if err != nil {

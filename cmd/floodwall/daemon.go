@@ -9,26 +9,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/api/listen"
-	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/fleetnode"
+	"github.com/floodwall/floodwall/internal/daemon/integrations"
+	"github.com/floodwall/floodwall/internal/daemon/metrics"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/node"
-	"github.com/floodwall/floodwall/internal/fleet/observe"
-	"github.com/floodwall/floodwall/internal/fleet/rollout"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/journal"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/metrics"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/suricata"
-	"github.com/floodwall/floodwall/internal/tap"
-	"github.com/floodwall/floodwall/internal/webhook"
 )
 
 func daemonCommand(e *env) *cobra.Command {
@@ -45,7 +40,7 @@ func daemonCommand(e *env) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run, bgpDir) },
 	}
 	c.Flags().BoolVar(&e.json, "json", false, "print each event as a JSON object on one line, as /v1/events has it")
-	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+listen.DefaultDir+" for the default --bpffs, else a directory below it)")
+	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+api.DefaultDir+" for the default --bpffs, else a directory below it)")
 	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
 	return c
 }
@@ -56,7 +51,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		return err
 	}
 	if run == "" {
-		run = listen.Dir(e.bpffs, datapath.DefaultDir)
+		run = api.Dir(e.bpffs, datapath.DefaultDir)
 	}
 	if e.getenv("GOGC") == "" {
 		debug.SetGCPercent(daemonGC)
@@ -64,15 +59,15 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	go giveUpStart(ctx)
 	h.Instance.Marks = periodic.NewMarks(func() string { return datapath.Mark(h.Instance.Dir) })
 	h.Instance.Asked = &periodic.Answer[control.Wishes]{Marks: h.Instance.Marks}
-	h.Tap = tap.New(h.Instance)
+	h.Tap = sample.NewTap(h.Instance)
 	events := api.NewEvents()
 	if e.json {
 		lines := json.NewEncoder(e.stdout)
 		events.Each = func(event api.Event) { lines.Encode(event) } // nobody may read them any more; the daemon goes on
 	}
 	audit := slog.New(slog.NewTextHandler(e.stderr, nil))
-	if !e.json && journal.Connected() {
-		log := journal.Log{Instance: e.bpffs, Else: e.stderr}
+	if !e.json && integrations.Connected() {
+		log := integrations.Log{Instance: e.bpffs, Else: e.stderr}
 		events.Each, audit = toJournal(log), slog.New(log.Audit())
 	}
 	tell := func(kind, text string, data ...any) {
@@ -102,7 +97,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			}
 		}
 	})
-	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*wire.Summary)) { observe.Run(ctx, h, attacks, tell) },
+	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*wire.Summary)) { fleetnode.Run(ctx, h, attacks, tell) },
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
@@ -113,19 +108,19 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		Audit:   audit,
 		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreams.figures), attacks.Metrics()},
 	})
-	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
+	serve := func(ctx context.Context) error { return api.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
-	hook := webhook.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	hook := integrations.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	decided := integrations.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	alerts := integrations.AlertFollower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	return daemon.Watch(ctx, h.Instance, run, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, upstreams.tell, upstreams.climb, upstreams.obeyed.Run)
 }
 
 // enactPolicies applies the policies of the fleet.
 func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *node.Agent, report func(daemon.Event)) {
-	f := rollout.Follower{
-		Node: file.Name, Key: file.Policies, Dir: rollout.Dir(file.State, file.Policies), Hub: agent, Host: rollout.OnHost{Host: h},
+	f := fleetnode.Follower{
+		Node: file.Name, Key: file.Policies, Dir: fleetnode.Dir(file.State, file.Policies), Hub: agent, Host: fleetnode.OnHost{Host: h},
 		Log: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) },
 	}
 	f.Run(ctx)

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/attack"
-	bgpreceive "github.com/floodwall/floodwall/internal/bgp/receive"
-	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon"
-	"github.com/floodwall/floodwall/internal/metrics"
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/metrics"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/upstream"
+	bgpreceive "github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/policy"
 )
 

@@ -3,16 +3,16 @@ package main
 import (
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/journal"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/integrations"
 )
 
 // levels are those of the kinds of events.
-var levels = map[string]journal.Level{api.KindDone: journal.Info, api.KindWarning: journal.Warning, api.KindAttack: journal.Notice}
+var levels = map[string]integrations.Level{api.KindDone: integrations.Info, api.KindWarning: integrations.Warning, api.KindAttack: integrations.Notice}
 
 // toJournal writes events to the journal. Changes are not among them: the audit writes them.
-func toJournal(log journal.Log) func(api.Event) {
+func toJournal(log integrations.Log) func(api.Event) {
 	return func(event api.Event) {
 		level, ok := levels[event.Kind]
 		if !ok {

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/api/listen"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
@@ -110,8 +110,8 @@ func (e *env) host() (operate.Host, error) {
 
 // daemonSocket is the socket at which the daemon of this instance answers questions: `daemon --run` may have put it anywhere.
 func (e *env) daemonSocket() string {
-	dir := cmp.Or(instance.LockOf(e.bpffs).Sockets(), listen.Dir(e.bpffs, datapath.DefaultDir))
-	return filepath.Join(dir, listen.ReadSocket)
+	dir := cmp.Or(instance.LockOf(e.bpffs).Sockets(), api.Dir(e.bpffs, datapath.DefaultDir))
+	return filepath.Join(dir, api.ReadSocket)
 }
 
 // warnOf warns of an error that does not end the command.

@@ -15,8 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/api/listen"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -368,7 +367,7 @@ func (n *nodeHost) testView(hub string) {
 	var status api.FleetStatus
 	waitFor(n.t, "the API of a node has the view", func() bool {
 		time.Sleep(100 * time.Millisecond)
-		a, err := get(filepath.Join(listen.Dir("/sys/fs/bpf/"+n.name, datapath.DefaultDir), "read.sock"), "/v1/fleet")
+		a, err := get(filepath.Join(api.Dir("/sys/fs/bpf/"+n.name, datapath.DefaultDir), "read.sock"), "/v1/fleet")
 		return err == nil && json.Unmarshal([]byte(a.body), &status) == nil && status.View != nil && status.View.Nodes == 2
 	})
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/talkers"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/text/display"
 )

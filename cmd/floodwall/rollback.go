@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/spf13/cobra"
 )
 

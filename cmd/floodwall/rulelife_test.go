@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/geotest"
@@ -158,7 +158,7 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer f.Close()
-	w, err := capture.NewWriter(f, 65535, "eth0")
+	w, err := sample.NewFileWriter(f, 65535, "eth0")
 	ts.Check(err)
 	at := time.Unix(1_700_000_000, 0)
 	eachPacket(ts, args[1], func(line string) {
@@ -166,7 +166,7 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		frame := spec.Frame()
 		at = at.Add(time.Millisecond)
-		ts.Check(w.Write(capture.Packet{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
+		ts.Check(w.Write(sample.FilePacket{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
 	})
 }
 

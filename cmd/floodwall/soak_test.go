@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 // soakPolicy has all that a daemon looks after: a list that is fetched, dynamic sets, samples and the page. URL stands for the list.

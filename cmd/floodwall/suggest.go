@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/os/safefile"
-	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/policy"
 )

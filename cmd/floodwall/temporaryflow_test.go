@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // TestTemporaryHolds has a temporary rule that drops a flood, on each target. No packet of the flood gets to its socket while policies

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/policytest"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 

@@ -7,9 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemonclient"
-	"github.com/floodwall/floodwall/internal/operate"
-	"github.com/floodwall/floodwall/internal/topscreen"
+	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 // topFlags are the flags of top.
@@ -70,17 +69,17 @@ func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration
 		return err
 	}
 	read := func(ctx context.Context) (*operate.Top, error) { return next(ctx, every) }
-	return firstError(topscreen.Show(ctx, e.stdin, e.stdout, read), end())
+	return firstError(daemonclient.ShowTop(ctx, e.stdin, e.stdout, read), end())
 }
 
 func (e *env) printTop(t *operate.Top) {
 	if t.Warning != "" {
 		e.warning(t.Warning)
 	}
-	for _, line := range topscreen.Head(t) {
+	for _, line := range daemonclient.Head(t) {
 		e.println("%s", line)
 	}
-	for _, part := range append([]topscreen.Part{topscreen.Reasons(t)}, topscreen.Samples(t)...) {
+	for _, part := range append([]daemonclient.Part{daemonclient.Reasons(t)}, daemonclient.SampleParts(t)...) {
 		e.println("")
 		for _, line := range part.Lines() {
 			e.println("%s", line)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // TestTopLooksItself has a daemon without samples, as one has where it may not open packet sockets. With `sample` in the policy, top looks

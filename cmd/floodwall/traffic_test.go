@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/geotest"
 )

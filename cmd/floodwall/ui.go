@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/operate"
 )
 
 func unblockCommand(e *env) *cobra.Command {

@@ -22,10 +22,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/attack"
-	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -195,7 +195,7 @@ func checkReport(t *testing.T, s *Summary) {
 	if r.Dropped.Packets == 0 || r.Dropped.Packets > s.Fate.Dropped || r.Peak.Packets > 2*s.Capacity.Protected {
 		t.Errorf("dropped %d, of %d by the driver; peak %.0f packets/s of at most %.0f", r.Dropped.Packets, s.Fate.Dropped, r.Peak.Packets, s.Capacity.Protected)
 	}
-	packets, err := capture.Open(s.Packets)
+	packets, err := sample.OpenFile(s.Packets)
 	if err != nil {
 		t.Fatal(err)
 	}

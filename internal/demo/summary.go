@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/text/display"
 )

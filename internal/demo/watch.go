@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// Handout gives internal/captured the samples of packets of the policy that runs. One of its Open and Close must be called.
+// Handout gives internal/daemon/sample the samples of packets of the policy that runs. One of its Open and Close must be called.
 type Handout struct {
 	Generation int
 	Manifest   *manifest.Manifest

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 

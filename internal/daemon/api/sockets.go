@@ -1,0 +1,130 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/sockets"
+)
+
+// DefaultDir has the sockets of the instance with the default directory in the BPF file system.
+const DefaultDir = instance.DefaultDir
+
+// The sockets in a directory.
+const (
+	ReadSocket    = "read.sock"
+	ControlSocket = "control.sock"
+)
+
+// Dir is the directory of the sockets of an instance, by its directory in the BPF file system: DefaultDir for the standard one,
+// and for others a directory below it, named by their path with - in place of /.
+func Dir(bpffs, standard string) string {
+	return filepath.Join(DefaultDir, instance.Name(bpffs, standard))
+}
+
+// DirError says that a directory cannot have the sockets.
+type DirError struct{ Problem, Remedy string }
+
+func (e *DirError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *DirError) Hint() string { return e.Remedy }
+
+// unixSockets are the two that a directory has, locked.
+type unixSockets struct {
+	read, control net.Listener
+	dir           string
+	unlock        func()
+	note          string // why the socket for reading is only root's, "" if it is not
+}
+
+// openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
+// directory that another process serves is a *DirError.
+func openSockets(dir string) (*unixSockets, error) {
+	if len(filepath.Join(dir, ControlSocket)) > sockets.LongestPath {
+		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, sockets.LongestPath),
+			"name a shorter directory with --run"}
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("directory of sockets: %w", err)
+	}
+	if err := instance.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("directory of sockets: %w", err)
+	}
+	s := &unixSockets{dir: dir}
+	err := s.take()
+	if err == nil {
+		s.control, err = sockets.Listen(filepath.Join(dir, ControlSocket), 0o600, -1)
+	}
+	if err == nil {
+		err = s.openRead()
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// take locks the directory.
+func (s *unixSockets) take() (err error) {
+	s.unlock, err = instance.TakeFile(filepath.Join(s.dir, "sockets.lock"))
+	var held *instance.HeldError
+	if errors.As(err, &held) {
+		return &DirError{fmt.Sprintf("another daemon serves the sockets of %s: process %d", s.dir, held.Process),
+			"end it first, or name another directory with --run"}
+	}
+	return err
+}
+
+// openRead makes the socket for reading. Where this process may not give it to the group, it is root's.
+func (s *unixSockets) openRead() (err error) {
+	gid, err := groupID()
+	if err != nil {
+		s.note = err.Error()
+	}
+	path := filepath.Join(s.dir, ReadSocket)
+	s.read, err = sockets.Listen(path, 0o660, gid)
+	if errors.Is(err, os.ErrPermission) && gid >= 0 {
+		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, operate.Group)
+		s.read, err = sockets.Listen(path, 0o660, -1)
+	}
+	return err
+}
+
+// groupID is the number of the group that may read, -1 when there is no such group.
+func groupID() (int, error) {
+	g, err := user.LookupGroup(operate.Group)
+	var none user.UnknownGroupError
+	if errors.As(err, &none) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, fmt.Errorf("group %s: %w", operate.Group, err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// close removes the sockets, and directories that are empty then.
+func (s *unixSockets) close() {
+	for name, l := range map[string]net.Listener{ReadSocket: s.read, ControlSocket: s.control} {
+		if l != nil {
+			l.Close()
+			os.Remove(filepath.Join(s.dir, name))
+		}
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+	os.Remove(s.dir)
+	if filepath.Dir(s.dir) == DefaultDir {
+		os.Remove(DefaultDir)
+	}
+}

@@ -1,0 +1,251 @@
+package attack
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+func sampleOf(t *testing.T, text string) suggest.Sample {
+	t.Helper()
+	spec, err := packet.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := spec.Frame()
+	return suggest.NewSample(frame, len(frame))
+}
+
+// autoTest is automatic rules with a baseline of clients, and a clock.
+type autoTest struct {
+	*testing.T
+	*automatic
+	now    time.Time
+	bounds policy.Auto
+	open   []datapath.Connection
+}
+
+func newAutoTest(t *testing.T) *autoTest {
+	var good []suggest.Sample
+	for i := range 200 {
+		good = append(good, sampleOf(t, fmt.Sprintf("udp 203.0.113.%d:4000 > 192.0.2.1:53 len=80", i)))
+	}
+	return &autoTest{t, newAutomatic(good), time.Now(), policy.Auto{Collateral: 0.001, For: time.Minute, Max: 2}, nil}
+}
+
+// rule is a suggestion that matches so many of 5000 legitimate samples.
+func rule(port, harmed int) suggest.Rule {
+	harm := suggest.ShareOf(harmed, 5000)
+	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: harm}}
+}
+
+func (a *autoTest) connections() ([]datapath.Connection, error) { return a.open, nil }
+
+func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
+	a.Helper()
+	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now, a.connections); err != nil {
+		a.Fatal(err)
+	}
+	for _, r := range a.rules {
+		names = append(names, r.Name)
+		r.step = nil
+	}
+	return names
+}
+
+// second has samples come in a second, after which the rules are judged. It returns what was done.
+func (a *autoTest) second(there map[string]bool, packets ...string) (did []string) {
+	a.Helper()
+	for _, p := range packets {
+		s := sampleOf(a.T, p)
+		a.see(&s)
+	}
+	a.now = a.now.Add(time.Second)
+	if there == nil {
+		there = map[string]bool{}
+		for _, r := range a.rules {
+			there[r.Name] = true
+		}
+	}
+	a.review(a.now, a.bounds, there, a.connections)
+	for _, r := range a.rules {
+		if r.step != nil {
+			did = append(did, r.step.Did)
+			r.step = nil
+		}
+	}
+	for range a.gone {
+		did = append(did, Removed)
+	}
+	a.gone = nil
+	return did
+}
+
+const (
+	flood  = "udp 198.51.100.7:123 > 192.0.2.1:9 len=468"
+	client = "udp 203.0.113.7:4000 > 192.0.2.1:53 len=80"
+)
+
+// TestAutomaticBounds proposes rules: more than the bound, without a baseline, or that are not surely harmless, are not taken.
+func TestAutomaticBounds(t *testing.T) {
+	a := newAutoTest(t)
+	unknown := rule(4, 0)
+	unknown.Collateral = nil
+	if got := a.propose(unknown, rule(4000, 5), rule(5, 2)); got != nil { // 2 of 5000 are 0.04%, and at most 0.15% of all such traffic
+		t.Errorf("taken: %v", got)
+	}
+	if got := a.propose(rule(123, 0), rule(123, 0), rule(19, 0), rule(17, 0)); !slices.Equal(got, []string{"auto-1", "auto-2"}) {
+		t.Errorf("taken: %v", got)
+	}
+}
+
+// TestAutomaticLife has rules observe, drop, be extended and removed, by what live samples say.
+func TestAutomaticLife(t *testing.T) {
+	many := func(n int, packets ...string) []string { return slices.Repeat(packets, n) }
+	steps := func(a *autoTest, seconds int, packets ...string) (did []string) {
+		for range seconds {
+			did = append(did, a.second(nil, packets...)...)
+		}
+		return did
+	}
+	a := newAutoTest(t)
+	a.propose(rule(123, 0))
+	if got := steps(a, 4, many(20, flood, client)...); got != nil {
+		t.Errorf("before it is known: %v", got)
+	}
+	if got := steps(a, 50, many(20, flood, client)...); !slices.Equal(got, []string{Drops, Extended}) {
+		t.Errorf("the attack goes on: %v", got)
+	}
+	if got := steps(a, 140, client); !slices.Equal(got, []string{Extended, Removed}) { // it matched when it was extended last
+		t.Errorf("it matches nothing any more: %v", got)
+	}
+	// The packets of clients begin to look like the attack: the rule goes, and does not come again.
+	a = newAutoTest(t)
+	a.propose(rule(123, 0))
+	steps(a, 6, many(20, flood, client)...)
+	if got := steps(a, 1, many(20, "udp 203.0.113.7:123 > 192.0.2.1:9 len=468")...); !slices.Equal(got, []string{Removed}) {
+		t.Errorf("it harms clients: %v", got)
+	}
+	if got := a.propose(rule(123, 0)); got != nil {
+		t.Errorf("it comes again: %v", got)
+	}
+	// It never drops when it matches clients while it observes, or hardly anything.
+	for _, packets := range [][]string{many(20, flood, "udp 203.0.113.9:123 > 192.0.2.1:9 len=468"), many(30, client)} {
+		a = newAutoTest(t)
+		a.propose(rule(123, 0))
+		if got := steps(a, 40, packets...); !slices.Equal(got, []string{Removed}) {
+			t.Errorf("with %s: %v", packets[0], got)
+		}
+	}
+	// A person removes it.
+	a = newAutoTest(t)
+	a.propose(rule(123, 0))
+	if got := a.second(map[string]bool{}, flood); !slices.Equal(got, []string{Removed}) || a.propose(rule(123, 0)) != nil {
+		t.Errorf("a person removes it: %v", got)
+	}
+}
+
+// TestAutomaticRestart has another daemon take up a rule that observes, as after a kill. It drops once live samples of the new daemon tell
+// for it, and else it goes, at the latest at the end that the kernel knows. A rule that drops goes on to drop.
+func TestAutomaticRestart(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		seconds int // that the daemon before ran
+		packets []string
+		want    []string // steps of the next one, in 31 s
+		drops   bool     // at its start
+	}{
+		{"the attack goes on", 2, slices.Repeat([]string{flood, client}, 20), []string{Drops}, false},
+		{"other traffic", 2, slices.Repeat([]string{client}, 30), []string{Removed}, false},
+		{"nothing comes", 2, nil, []string{Removed}, false},
+		{"it drops", 6, slices.Repeat([]string{flood, client}, 20), []string{Extended}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := newAutoTest(t)
+			before.propose(rule(123, 0))
+			for range tt.seconds {
+				before.second(nil, slices.Repeat([]string{flood, client}, 20)...)
+			}
+			next := newAutoTest(t)
+			next.now = before.now
+			next.adopt([]manifest.Temporary{before.rules[0].Temporary}, next.now)
+			if len(next.rules) != 1 || next.rules[0].dropsIt != tt.drops || next.rules[0].step != nil {
+				t.Fatalf("taken up: %+v", next.rules)
+			}
+			var did []string
+			for range 31 {
+				did = append(did, next.second(nil, tt.packets...)...)
+			}
+			if !slices.Equal(did, tt.want) {
+				t.Errorf("did %v, want %v", did, tt.want)
+			}
+			if tt.want[0] != Removed && !next.rules[0].Until.After(next.now) {
+				t.Errorf("it ends %v, now %v", next.rules[0].Until, next.now)
+			}
+		})
+	}
+}
+
+// TestAutomaticSparesTheUnproved has rules that honest packets may match too, though the baseline shows none of them: what a crowd of
+// newcomers shares, and what the segments of an open connection can be. A rule that stands goes when a connection begins that it can match.
+func TestAutomaticSparesTheUnproved(t *testing.T) {
+	text := func(keys string) suggest.Rule {
+		r := rule(0, 0)
+		r.Text = "{name: suggested-1, " + keys + ", observe: true, then: drop}"
+		return r
+	}
+	open := func(client, server string) []datapath.Connection {
+		return []datapath.Connection{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
+	}
+	upload := open("203.0.113.7:40000", "192.0.2.1:443")
+	for _, tt := range []struct {
+		keys  string
+		open  []datapath.Connection
+		taken bool
+	}{
+		{"from: 198.19.2.0/24, proto: udp", nil, false}, // newcomers of a network
+		{"proto: udp, ttl: 116", nil, false},            // that are as far away
+		{"proto: udp, ttl: 83-136, length: 60-80", nil, false},
+		{"to: 192.0.2.1, port: udp/30120", nil, false}, // all clients of a service
+		{`port: tcp/443, flags: "syn", ttl: 64`, nil, false},
+		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
+		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false}, // its bytes move on
+		{`port: tcp/443, flags: "ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false},
+		{`port: tcp/443, flags: "syn", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`port: tcp/80, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`from: 198.51.100.0/24, port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{"sport: tcp/443, length: 1500", open("192.0.2.1:40000", "203.0.113.7:443"), false}, // what this host fetches
+		{"sport: udp/123", upload, true},
+		{"icmp: echo-request", upload, true},
+		{"sport: tcp/443, ttl: 60", open("[2001:db8::1]:40000", "[2001:db8::2]:443"), false},
+	} {
+		a := newAutoTest(t)
+		a.open = tt.open
+		if got := a.propose(text(tt.keys)); (len(got) > 0) != tt.taken {
+			t.Errorf("%s beside %v: taken %v, want %v", tt.keys, tt.open, got, tt.taken)
+		}
+	}
+	a := newAutoTest(t)
+	line := text(`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`)
+	a.propose(line)
+	if got := a.second(nil, flood); got != nil {
+		t.Fatalf("without a connection: %v", got)
+	}
+	a.open = upload
+	if got := a.second(nil, flood); !slices.Equal(got, []string{Removed}) {
+		t.Errorf("a connection begins: %v", got)
+	}
+	if a.open = nil; a.propose(line) != nil {
+		t.Error("it comes again")
+	}
+}

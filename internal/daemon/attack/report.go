@@ -1,0 +1,159 @@
+package attack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/text/display"
+)
+
+// Report is what is known of an attack.
+type Report struct {
+	ID         string     `json:"id"` // its beginning, as 20260102-150405 in UTC
+	Started    time.Time  `json:"started"`
+	Ended      *time.Time `json:"ended,omitempty"` // the end of its last second; nil while it goes on
+	Active     float64    `json:"active"`          // seconds of the attack that were counted: those without the pauses of the attacker
+	Last       time.Time  `json:"last"`            // the end of the last of them
+	Updated    time.Time  `json:"updated"`
+	Policy     string     `json:"policy"`
+	Generation int        `json:"generation"`
+	Target     string     `json:"target"`
+	Devices    []string   `json:"devices"`
+
+	Usual   float64        `json:"usual"` // packets a second in quiet times
+	Bound   float64        `json:"bound"` // that was exceeded
+	Peak    operate.Rate   `json:"peak"`  // of a second
+	Passed  operate.Amount `json:"passed"`
+	Dropped operate.Amount `json:"dropped"`
+	Reasons []Reason       `json:"reasons"` // rules, checks and the default, with what each decided, the most first
+
+	Outcomes []Reason `json:"outcomes,omitempty"` // what became of packets of protected services, which a rule counts too
+
+	Vectors    []Vector         `json:"vectors"`              // kinds of packets, the most frequent first
+	Samples    *operate.Samples `json:"samples,omitempty"`    // nil when none were taken
+	Captured   int              `json:"captured"`             // packets of the capture
+	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while nothing was found
+	Steps      []Step           `json:"steps,omitempty"`      // with automatic rules
+	Note       string           `json:"note,omitempty"`       // why something is missing
+}
+
+// Reason is what a rule, a check or the default decided during the attack.
+type Reason struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Stage   string `json:"stage"`
+	operate.Amount
+}
+
+// Vector is a kind of packets of the attack, by their fields.
+type Vector struct {
+	Name  string  `json:"name"`  // as "NTP amplification" or "SYN flood"
+	Share float64 `json:"share"` // of the samples
+	Error float64 `json:"error"` // of the share, in percent of it, with 95% confidence
+}
+
+// Suggestion is rules against what passes, which nobody has applied.
+type Suggestion struct {
+	Found    time.Time      `json:"found"`
+	Expires  time.Time      `json:"expires"`  // until when they are to be taken for right: the attack changes
+	Baseline int            `json:"baseline"` // samples of legitimate traffic that they were held against; 0: nothing is known of the harm
+	Rules    []suggest.Rule `json:"rules"`
+
+	Coverage   suggest.Share `json:"coverage"`             // of what passed
+	Collateral *suggest.Harm `json:"collateral,omitempty"` // of the baseline
+}
+
+// Summary is a report in a list.
+type Summary struct {
+	ID      string         `json:"id"`
+	Started time.Time      `json:"started"`
+	Ended   *time.Time     `json:"ended,omitempty"`
+	Peak    operate.Rate   `json:"peak"`
+	Passed  operate.Amount `json:"passed"`
+	Dropped operate.Amount `json:"dropped"`
+	Vectors []string       `json:"vectors"`
+}
+
+// Summary is the report in short.
+func (r *Report) Summary() Summary {
+	s := Summary{r.ID, r.Started, r.Ended, r.Peak, r.Passed, r.Dropped, []string{}}
+	for _, v := range r.Vectors {
+		s.Vectors = append(s.Vectors, v.Name)
+	}
+	return s
+}
+
+// Lasted is how long the attack went on, or goes on, to the second. Every view shows this time.
+func (r *Report) Lasted() string { return lasted(r.Started, r.last()) }
+
+// Lasted is how long the attack went on.
+func (s *Summary) Lasted() string {
+	if s.Ended == nil {
+		return "goes on"
+	}
+	return lasted(s.Started, *s.Ended)
+}
+
+func lasted(begin, end time.Time) string { return display.Span(end.Sub(begin).Round(time.Second)) }
+
+// last is the end of the last second of the attack. Reports of Floodwall before 1.0 lack it.
+func (r *Report) last() time.Time {
+	switch {
+	case !r.Last.IsZero():
+		return r.Last
+	case r.Ended != nil:
+		return *r.Ended
+	}
+	return r.Updated
+}
+
+// Headline is the attack in one line.
+func (r *Report) Headline() string {
+	var names []string
+	for _, v := range r.Vectors {
+		names = append(names, v.Name)
+	}
+	what := cmp.Or(strings.Join(names, ", "), "of unknown kind")
+	return fmt.Sprintf("attack %s: %s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, r.Peak.Packets, r.Peak.Bits/1e6)
+}
+
+// add adds a second of counters, which ended at a time.
+func (r *Report) add(t *operate.Top, end time.Time) {
+	r.Active += t.Seconds
+	r.Last = end.UTC()
+	for _, now := range t.Reasons {
+		switch more := (Reason{now.Name, now.Verdict, now.Stage, amount(now.Rate, t.Seconds)}); {
+		case now.Observe:
+		case now.Beside:
+			r.Outcomes = more.addTo(r.Outcomes)
+		default:
+			r.Reasons = more.addTo(r.Reasons)
+		}
+	}
+	r.Passed.Add(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
+	r.Dropped.Add(amount(t.Dropped, t.Seconds))
+	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
+	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
+}
+
+// addTo adds what a reason decided to a list, which has the most first.
+func (r Reason) addTo(list []Reason) []Reason {
+	same := func(o Reason) bool { return o.Name == r.Name && o.Verdict == r.Verdict && o.Stage == r.Stage }
+	if i := slices.IndexFunc(list, same); i >= 0 {
+		list[i].Add(r.Amount)
+	} else {
+		list = append(list, r)
+	}
+	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Compare(b.Packets, a.Packets) })
+	return list
+}
+
+// amount is what came at a rate in some seconds.
+func amount(r operate.Rate, seconds float64) operate.Amount {
+	return operate.Amount{Packets: uint64(r.Packets*seconds + 0.5), Bytes: uint64(r.Bits/8*seconds + 0.5)}
+}

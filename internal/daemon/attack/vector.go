@@ -1,0 +1,89 @@
+package attack
+
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// reflectors are services that answer with more than they are asked, by their UDP port: US-CERT alert TA14-017A, and later additions.
+var reflectors = map[uint32]string{
+	17: "QOTD", 19: "CharGEN", 53: "DNS", 69: "TFTP", 111: "portmap", 123: "NTP", 137: "NetBIOS", 161: "SNMP", 389: "CLDAP", 427: "SLP", 500: "IKE", 520: "RIP",
+	623: "IPMI", 1434: "MS-SQL", 1604: "Citrix", 1900: "SSDP", 3283: "ARD", 3389: "RDP", 3478: "STUN", 3702: "WS-Discovery", 5093: "Sentinel",
+	5353: "mDNS", 5683: "CoAP", 10001: "Ubiquiti", 11211: "memcached", 27015: "Steam", 27960: "Quake", 33848: "Jenkins", 37810: "DVR",
+}
+
+// TCP flags (RFC 9293).
+const (
+	fin = 0x01
+	syn = 0x02
+	rst = 0x04
+	ack = 0x10
+
+	tcpFlags = 0x3f
+)
+
+// vectorOf names the kind of flood that a packet would be part of, by its fields alone.
+func vectorOf(s *suggest.Sample) string {
+	switch {
+	case s.Value[packet.Fragment] == packet.FragmentLater:
+		return "fragment flood"
+	case s.Value[packet.Proto] == packet.ProtoTCP:
+		return tcpVector(s.Value[packet.Flags])
+	case s.Value[packet.Proto] == packet.ProtoUDP:
+		return udpVector(s)
+	case s.Value[packet.ICMP] != packet.ICMPNone:
+		return icmpVector(s.Value[packet.ICMP])
+	}
+	return fmt.Sprintf("flood of IP protocol %d", s.Value[packet.Proto])
+}
+
+func tcpVector(flags uint32) string {
+	switch flags & tcpFlags {
+	case syn:
+		return "SYN flood"
+	case syn | ack:
+		return "SYN-ACK reflection"
+	case ack:
+		return "ACK flood"
+	}
+	switch {
+	case flags == packet.FlagsNone:
+		return "flood of damaged TCP headers"
+	case flags&rst != 0:
+		return "RST flood"
+	case flags&(ack|fin) == fin:
+		return "FIN flood"
+	case flags&ack != 0:
+		return "TCP data flood"
+	}
+	return "flood of invalid TCP flags"
+}
+
+func udpVector(s *suggest.Sample) string {
+	sport, dport := s.Value[packet.SPort], s.Value[packet.DPort]
+	const response = 0x80 // the bit QR of a DNS message (RFC 1035, 4.1.1)
+	if name := reflectors[sport-packet.PortUDP]; name != "" && sport >= packet.PortUDP && sport < packet.PortNone {
+		if sport != packet.PortUDP+53 || len(s.Payload) < 3 || s.Payload[2]&response != 0 {
+			return name + " amplification"
+		}
+	}
+	if sport == packet.PortUDP+4500 && len(s.Payload) >= 4 && [4]byte(s.Payload) == [4]byte{} { // the non-ESP marker (RFC 3948, 2.2)
+		return "IKE amplification"
+	}
+	if dport == packet.PortUDP+53 {
+		return "DNS query flood"
+	}
+	return "UDP flood"
+}
+
+func icmpVector(icmp uint32) string {
+	const echo4, echo6 = 8, 128
+	kind := icmp >> 8 & 0xff
+	v6 := icmp >= packet.ICMPv6
+	if !v6 && kind == echo4 || v6 && kind == echo6 {
+		return "ping flood"
+	}
+	return "ICMP flood"
+}

@@ -1,0 +1,234 @@
+package integrations
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Limits of an answer. A hundred thousand decisions take about 20 MB.
+const (
+	mostBytes          = 128 << 20
+	mostDecisions      = 1_000_000
+	mostText           = 64 // bytes of a text of a decision: no address, prefix, type or scope of use is longer, and reasons of bans end there
+	crowdsecAnswerTime = 2 * time.Minute
+)
+
+// decision is one of an answer, in the form of the local API's /v1/decisions/stream (GetDecisionsStreamResponse of its OpenAPI document).
+type decision struct {
+	ID        int64  `json:"id"`
+	Scenario  string `json:"scenario"`
+	Scope     string `json:"scope"`
+	Value     string `json:"value"`
+	Type      string `json:"type"`
+	Duration  string `json:"duration"` // from now until its end, as Go writes it; negative when it has ended
+	Simulated bool   `json:"simulated"`
+}
+
+// answer is what has changed since the answer before, or all there is.
+type answer struct{ fresh, deleted []decision }
+
+// client asks a local API.
+type client struct {
+	http *http.Client
+	base string
+	key  string
+	of   policy.CrowdSec
+}
+
+// newClient reads the files that the policy names.
+func newClient(of policy.CrowdSec) (c *client, err error) {
+	c = &client{base: strings.TrimSuffix(of.URL, "/"), of: of}
+	if of.KeyFile != "" {
+		if c.key, err = safefile.Read(of.KeyFile); err != nil {
+			return nil, fmt.Errorf("crowdsec: key_file: %w", err)
+		}
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy, t.MaxIdleConns, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = nil, 1, crowdsecAnswerTime, 64<<10
+	if t.TLSClientConfig, err = tlsConfig(of); err != nil {
+		return nil, fmt.Errorf("crowdsec: %w", err)
+	}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would get the key
+	c.http = &http.Client{Transport: t, CheckRedirect: noRedirect}
+	return c, nil
+}
+
+// tlsConfig says whom the client believes, and what it shows of itself.
+func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if of.CA != "" {
+		text, err := os.ReadFile(of.CA)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM form", of.CA)
+		}
+	}
+	if of.Cert != "" {
+		text, err := safefile.ReadFile(of.Cert)
+		if err != nil {
+			return nil, fmt.Errorf("cert: %w", err)
+		}
+		pair, err := tls.X509KeyPair(text, text)
+		if err != nil {
+			return nil, &CrowdsecError{fmt.Sprintf("cert: %s: %v", of.Cert, err), "the file has the certificate and then its private key, both in PEM form"}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// ask asks for all decisions, or for those that have changed since it asked last. Without dedup=false the server would hide
+// a decision behind another of the same address that lasts longer, and would not tell when that is deleted.
+func (c *client) ask(ctx context.Context, all bool) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, crowdsecAnswerTime)
+	defer cancel()
+	url := fmt.Sprintf("%s/v1/decisions/stream?startup=%t&scopes=ip,range&dedup=false", c.base, all)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("crowdsec: %w", err)
+	}
+	if c.key != "" {
+		r.Header.Set("X-Api-Key", c.key)
+	}
+	r.Header.Set("User-Agent", "floodwall/1")
+	got, err := c.http.Do(r)
+	if err != nil {
+		return answer{}, fmt.Errorf("crowdsec: %w", err)
+	}
+	defer got.Body.Close()
+	if err := c.refused(got); err != nil {
+		return answer{}, err
+	}
+	body := &io.LimitedReader{R: got.Body, N: mostBytes}
+	a, err := readAnswer(json.NewDecoder(body))
+	switch {
+	case body.N <= 0:
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s has more than %d MB: none of it is used", c.of.URL, mostBytes>>20)
+	case err != nil:
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %.200v: none of it is used", c.of.URL, err)
+	}
+	return a, nil
+}
+
+// refused says what a status means.
+func (c *client) refused(r *http.Response) error {
+	problem := &CrowdsecError{fmt.Sprintf("crowdsec: %s answers %.60s", c.of.URL, r.Status), ""}
+	switch r.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%.60s)", c.of.URL, c.of.KeyFile, r.Status)
+		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
+		if c.key == "" {
+			problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%.60s)", c.of.URL, c.of.Cert, r.Status)
+			problem.Remedy = "tls.bouncers_allowed_ou in CrowdSec's config.yaml names the organizational units (OU) of certificates that bouncers show"
+		}
+	case http.StatusNotFound:
+		problem.Remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
+	}
+	if r.StatusCode >= 300 && r.StatusCode < 400 {
+		problem.Problem += ", which is not followed"
+	}
+	return problem
+}
+
+// Error is a refusal with a remedy.
+type CrowdsecError struct{ Problem, Remedy string }
+
+func (e *CrowdsecError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *CrowdsecError) Hint() string { return e.Remedy }
+
+// readAnswer reads one decision after the other: none of a broken answer counts, and a huge one takes no more memory than its
+// decisions.
+func readAnswer(d *json.Decoder) (a answer, err error) {
+	if err := expect(d, json.Delim('{')); err != nil {
+		return a, err
+	}
+	known := false
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return a, err
+		}
+		switch name {
+		case "new":
+			a.fresh, err = readList(d)
+			known = true
+		case "deleted":
+			a.deleted, err = readList(d)
+			known = true
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	if err := expect(d, json.Delim('}')); err != nil {
+		return a, err
+	}
+	if !known {
+		return a, errors.New("it has neither new nor deleted decisions")
+	}
+	return a, nil
+}
+
+// readList reads a list of decisions, or null.
+func readList(d *json.Decoder) (list []decision, err error) {
+	open, err := d.Token()
+	if err != nil || open == nil {
+		return nil, err
+	}
+	if open != json.Delim('[') {
+		return nil, fmt.Errorf("there is %.40v in place of a list", open)
+	}
+	for d.More() {
+		var one decision
+		if err := d.Decode(&one); err != nil {
+			return nil, err
+		}
+		one.cut()
+		if list = append(list, one); len(list) > mostDecisions {
+			return nil, fmt.Errorf("it has more than %d decisions", mostDecisions)
+		}
+	}
+	return list, expect(d, json.Delim(']'))
+}
+
+// cut cuts the texts of a decision, and keeps no part of what is cut off in memory. What is longer is no address, and no "ban".
+func (d *decision) cut() {
+	for _, text := range []*string{&d.Scenario, &d.Scope, &d.Value, &d.Type, &d.Duration} {
+		if len(*text) > mostText {
+			*text = strings.Clone(strings.ToValidUTF8((*text)[:mostText], ""))
+		}
+	}
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	if err == nil && got != want {
+		err = fmt.Errorf("there is %.40v in place of %v", got, want)
+	}
+	return err
+}

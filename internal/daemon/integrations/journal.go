@@ -1,0 +1,92 @@
+// Package integrations writes what the daemon does to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs
+// find it by them. In: texts with fields. Out: entries at journald's socket, or lines to another writer while that takes none.
+package integrations
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"github.com/floodwall/floodwall/internal/text/display"
+)
+
+// Connected reports whether standard error is a stream to the journal. systemd tells that in $JOURNAL_STREAM, which holds for this process
+// only if it names the file that standard error is (systemd.exec(5)).
+func Connected() bool {
+	is, err := journal.StderrIsJournalStream()
+	return is && err == nil
+}
+
+// Level is how much an entry matters, as in syslog(3).
+type Level = journal.Priority
+
+// The levels.
+const (
+	Warning = journal.PriWarning
+	Notice  = journal.PriNotice
+	Info    = journal.PriInfo
+)
+
+// prefix begins the names of all fields of Floodwall.
+const prefix = "FLOODWALL_"
+
+// Log writes to the journal.
+type Log struct {
+	Instance string    // the directory of the instance, a field of each entry
+	Else     io.Writer // gets the text of an entry that journald does not take
+}
+
+// Write writes an entry. The names of fields are upper-case letters and _, and get a prefix; fields without a value are left out. A value may
+// have any bytes: a line in it is no other field (https://systemd.io/JOURNAL_NATIVE_PROTOCOL/). Control characters of the text are replaced.
+func (l Log) Write(level Level, text string, fields map[string]string) {
+	text = display.Printable(text)
+	all := map[string]string{"SYSLOG_IDENTIFIER": "floodwall", prefix + "INSTANCE": l.Instance}
+	for name, value := range fields {
+		if value != "" {
+			all[prefix+name] = value
+		}
+	}
+	if err := journal.Send(text, level, all); err != nil {
+		fmt.Fprintln(l.Else, text)
+	}
+}
+
+// Audit is a handler for lines of an audit. An entry has the line that slog.TextHandler makes, without its time, the field AUDIT with the
+// message, and a field for each attribute.
+func (l Log) Audit() slog.Handler { return audit{l} }
+
+type audit struct{ Log }
+
+func (audit) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a audit) Handle(ctx context.Context, r slog.Record) error {
+	var line bytes.Buffer
+	text := slog.NewTextHandler(&line, &slog.HandlerOptions{ReplaceAttr: func(_ []string, attr slog.Attr) slog.Attr {
+		if attr.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return attr
+	}})
+	if err := text.Handle(ctx, r); err != nil {
+		return err
+	}
+	fields := map[string]string{"AUDIT": r.Message}
+	r.Attrs(func(attr slog.Attr) bool {
+		fields[strings.ToUpper(attr.Key)] = attr.Value.String()
+		return true
+	})
+	level := Notice
+	if r.Level >= slog.LevelWarn {
+		level = Warning
+	}
+	a.Write(level, strings.TrimSpace(line.String()), fields)
+	return nil
+}
+
+func (a audit) WithAttrs([]slog.Attr) slog.Handler { return a } // the audit has none
+func (a audit) WithGroup(string) slog.Handler      { return a }

@@ -1,0 +1,240 @@
+// Package integrations posts what the daemon does to a server of the operator's, as JSON. The daemon never waits for it: events are taken
+// from those that the API keeps, and the server is told how many it has missed.
+
+package integrations
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Post is the body of a request.
+type Post struct {
+	Host   string      `json:"host"`
+	Sent   time.Time   `json:"sent"` // a receiver refuses old ones, which somebody may have recorded
+	Lost   uint64      `json:"lost"` // events before these that were not sent
+	Events []api.Event `json:"events"`
+}
+
+// SignatureHeader has "sha256=" and, in hexadecimal digits, the HMAC-SHA256 of the body with the secret.
+const SignatureHeader = "X-Floodwall-Signature"
+
+// The times of a Sender, and how many events a request has at most.
+const (
+	look       = time.Second
+	answerTime = 10 * time.Second
+	mostWait   = 5 * time.Minute
+	mostEvents = 100
+)
+
+// mostHead is how much of the head of an answer is read, in bytes.
+const mostHead = 64 << 10
+
+// Sender posts events to where the policy that runs says.
+type Sender struct {
+	Wishes func(context.Context) (control.Wishes, error)
+	Events *api.Events
+	Report func(text string, err error) // is told of a failure once, and when it is over
+
+	of    policy.Webhook
+	last  uint64 // event that was sent, or lost
+	fails int
+	due   time.Time // not to send before
+	lost  uint64
+	told  bool // that events are lost
+
+	patience time.Duration // with which an answer is waited for; 0: answerTime
+}
+
+// Run posts until ctx ends.
+func (s *Sender) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s.step(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(periodic.Left(look)):
+		}
+	}
+	if n := s.Events.Last() - s.last; s.of.URL != "" && n > 0 {
+		s.Report(fmt.Sprintf("webhook: the daemon ends, and %d events were not sent", n), nil)
+	}
+	return nil
+}
+
+// step posts what there is, if it is time to.
+func (s *Sender) step(ctx context.Context) {
+	w, err := s.Wishes(ctx)
+	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
+		return // others say so
+	}
+	of := w.Daemon.Webhook
+	if of == nil {
+		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
+		return
+	}
+	if s.of != *of { // what waits is for the server that the policy names now
+		s.of, s.fails, s.due = *of, 0, time.Time{}
+	}
+	if time.Now().Before(s.due) {
+		return
+	}
+	events := s.Events.After(s.last)
+	if len(events) == 0 {
+		return
+	}
+	s.lost += events[0].ID - s.last - 1
+	s.last = events[0].ID - 1
+	events = events[:min(len(events), mostEvents)]
+	if err := send(ctx, of, Post{hostname(), time.Now().UTC(), s.lost, screened(events, of.Addresses)}, cmp.Or(s.patience, answerTime)); err != nil {
+		s.failed(ctx, fmt.Errorf("webhook: %w", err))
+		return
+	}
+	if s.fails > 0 {
+		s.Report(fmt.Sprintf("webhook: it answers again; %d events were lost meanwhile", s.lost), nil)
+	}
+	s.fails, s.lost, s.told, s.last = 0, 0, false, events[len(events)-1].ID
+}
+
+// failed says so the first time, and when events are lost for it, and waits longer each time.
+func (s *Sender) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if s.fails == 0 {
+		s.Report("", err)
+	}
+	if s.lost > 0 && !s.told {
+		s.told = true
+		s.Report("", fmt.Errorf("webhook: the server has not taken events for long: %d events are lost until now, as the daemon keeps the last ones only", s.lost))
+	}
+	wait := min(2*time.Second<<min(s.fails, 10), mostWait)
+	s.fails++
+	s.due = time.Now().Add(wait/2 + rand.N(wait/2)) // a second at least, and never more than mostWait
+}
+
+// send posts once, and waits so long for the answer.
+func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Duration) error {
+	body, err := json.Marshal(post)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, of.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "floodwall/1")
+	if of.SecretFile != "" {
+		key, err := safefile.Read(of.SecretFile)
+		if err != nil {
+			return fmt.Errorf("secret_file: %w", err)
+		}
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write(body)
+		r.Header.Set(SignatureHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy, transport.DisableKeepAlives, transport.MaxResponseHeaderBytes = nil, true, mostHead
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	got, err := client.Do(r)
+	if err != nil {
+		return inWords(err, patience)
+	}
+	defer got.Body.Close()
+	io.CopyN(io.Discard, got.Body, 64<<10) // an answer has no meaning but its status
+
+	status := fmt.Sprint(got.StatusCode, " ", http.StatusText(got.StatusCode)) // not the server's own words
+	switch got.StatusCode / 100 {
+	case 2:
+		return nil
+	case 3:
+		return fmt.Errorf("the server answers %s, and redirects are not followed", status)
+	default:
+		return fmt.Errorf("the server answers %s", status)
+	}
+}
+
+// inWords is an error of a client, short and without the address: it may have a token of the receiver.
+func inWords(err error, patience time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
+	}
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		err = of.Err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return errors.New("the server has closed the connection without an answer")
+	}
+	return fmt.Errorf("%.200v", err) // a part of it may be the server's
+}
+
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}
+
+// screened are events without addresses, unless these are wanted. Data may have them in any form.
+func screened(events []api.Event, addresses bool) []api.Event {
+	if addresses {
+		return events
+	}
+	out := make([]api.Event, len(events))
+	for i, e := range events {
+		e.Text, e.Data = masked(e.Text), nil
+		out[i] = e
+	}
+	return out
+}
+
+// What addresses and prefixes look like. A run of the characters of an IPv6 address is one when it has "::" or six colons: a time of day and a
+// MAC address have neither. Of IPv4 whatever has four numbers is one.
+var (
+	run6  = wording.Regexp(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
+	form4 = wording.Regexp(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
+	label = wording.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
+)
+
+// addressMark is in place of an address.
+const addressMark = "[address]"
+
+// masked is a text with a word in place of each address and prefix.
+func masked(text string) string {
+	text = run6().ReplaceAllStringFunc(text, func(run string) string {
+		head := label().FindString(run)
+		bare := strings.TrimRight(run[len(head):], ".")
+		if strings.HasSuffix(bare, ":::") || !strings.HasSuffix(bare, "::") {
+			bare = strings.TrimSuffix(bare, ":")
+		}
+		if !strings.Contains(bare, "::") && strings.Count(bare, ":") < 6 {
+			return run
+		}
+		return head + addressMark + run[len(head)+len(bare):]
+	})
+	return form4().ReplaceAllString(text, addressMark)
+}

@@ -1,0 +1,131 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// SampleFor is how long samples are taken when nobody says.
+const SampleFor = 5 * time.Second
+
+// Before samples are drawn, this share of the packets is counted for a moment, to find how many there are.
+const (
+	probeFor   = 200 * time.Millisecond
+	probeShare = 64
+)
+
+// sample takes samples of what comes to devices, about so many at most, and closes their reader.
+func (s *Source) sample(ctx context.Context, r samples, devices []string, most int, span time.Duration) error {
+	if span == 0 {
+		span = SampleFor
+	}
+	begin := time.Now()
+	err := draw(ctx, r, most, span, func(p sample.Sample) {
+		sample := suggest.NewSample(p.Frame, p.Length)
+		switch {
+		case sample.Kind != packet.IP || s.Looked == most:
+			return
+		case dropped(p.Verdict):
+			s.dropped[p.Reason]++
+		default:
+			s.samples = append(s.samples, sample)
+		}
+		s.Looked++
+	})
+	lost, lostErr := r.Lost()
+	if err := errors.Join(err, lostErr, r.Close()); err != nil {
+		return err
+	}
+	s.Devices, s.Seconds, s.Lost = devices, time.Since(begin).Seconds(), int(lost)
+	s.Packets = s.Looked * int(r.OneIn())
+	if s.Looked == 0 {
+		return &NoRule{fmt.Sprintf("no IP packet came past XDP in %.1f s", s.Seconds), "`floodwall status` counts what the policy drops"}
+	}
+	return nil
+}
+
+// samples draws from what comes: a packet socket, in the daemon a tap, and elsewhere a stream of it.
+type samples interface {
+	Read(ctx context.Context) (sample.Sample, error)
+	OneIn() uint32
+	SetShare(oneIn uint32) error
+	Lost() (uint64, error)
+	Close() error
+}
+
+// openSamples follows a tap when the policy has samples taken in XDP, and otherwise opens packet sockets, which see what XDP passes.
+func openSamples(t *sample.Tap, devices []string) (samples, error) {
+	if t.OneIn() > 0 {
+		return t.Follow(), nil
+	}
+	r, err := sample.OpenDevices(devices, probeShare)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// dropped reports whether XDP dropped a sample, or answered it. What a protection decides is not among it.
+func dropped(verdict string) bool {
+	return verdict != "" && verdict != ir.Pass.String() && verdict != sample.Protected
+}
+
+// draw hands out samples of the packets that come in a time, about most of them when there are more.
+func draw(ctx context.Context, r samples, most int, span time.Duration, add func(sample.Sample)) error {
+	if err := probe(ctx, r, most, span); err != nil {
+		return err
+	}
+	_, err := take(ctx, r, span, add)
+	return err
+}
+
+// probe sets the share of a reader that begins, so that about so many samples come in a time.
+func probe(ctx context.Context, r samples, most int, span time.Duration) error {
+	switch r.(type) {
+	case *sample.Follower, *sample.Stream: // the policy has set it
+		return nil
+	}
+	n, err := take(ctx, r, probeFor, func(sample.Sample) {})
+	if err != nil {
+		return err
+	}
+	lost, err := r.Lost()
+	if err != nil {
+		return err
+	}
+	expected := float64(uint64(n)+lost) * float64(r.OneIn()) * float64(span) / float64(probeFor)
+	return r.SetShare(shareFor(expected, most))
+}
+
+// shareFor is one in how many packets is to be taken of so many, to get about most of them.
+func shareFor(packets float64, most int) uint32 {
+	return uint32(min(math.MaxUint32/2, packets/float64(most))) + 1
+}
+
+// take hands out all samples that come in a time.
+func take(ctx context.Context, r samples, span time.Duration, add func(sample.Sample)) (n int, err error) {
+	limited, cancel := context.WithTimeout(ctx, span)
+	defer cancel()
+	for {
+		p, err := r.Read(limited)
+		switch {
+		case ctx.Err() != nil:
+			return n, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+		n++
+		add(p)
+	}
+}

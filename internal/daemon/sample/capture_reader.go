@@ -1,0 +1,176 @@
+package sample
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// Reader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
+type FileReader struct {
+	name string
+	file *os.File
+	in   bounded
+	read func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error)
+}
+
+// mostBytes is how much of a file is read for one packet, with what stands before it. A length in the file may say 4 GB, and a small gzip file
+// can have so many; the longest packets of Linux have half a megabyte.
+const mostBytes = 16 << 20
+
+// bounded reads up to a bound.
+type bounded struct {
+	in   io.Reader
+	left int
+}
+
+var errTooLong = fmt.Errorf("there is no end of a packet within %d MB", mostBytes>>20)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errTooLong
+	}
+	n, err := b.in.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// pcapngMagic is the type of a section header block, with which a pcapng file begins (draft-ietf-opsawg-pcapng, 4.1).
+var pcapngMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
+
+var gzipMagic = [2]byte{0x1f, 0x8b} // RFC 1952, 2.3.1
+
+// Open opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
+func OpenFile(name string) (*FileReader, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &FileReader{name: name, file: f}
+	if err := r.begin(bufio.NewReader(f)); err != nil {
+		f.Close()
+		return nil, &FileError{name, fmt.Sprintf("cannot be read as a capture: %v", err), "name a file in pcap or pcapng format, as `tcpdump -w` writes it"}
+	}
+	return r, nil
+}
+
+func (r *FileReader) begin(in *bufio.Reader) error {
+	magic, err := in.Peek(len(pcapngMagic))
+	if err == nil && [2]byte(magic) == gzipMagic {
+		var plain *gzip.Reader
+		if plain, err = gzip.NewReader(in); err == nil {
+			in = bufio.NewReader(plain)
+			magic, err = in.Peek(len(pcapngMagic))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.in = bounded{in, mostBytes}
+	if [4]byte(magic) == pcapngMagic {
+		ng, err := pcapgo.NewNgReader(&r.in, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
+		if err != nil {
+			return err
+		}
+		r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
+			data, info, err := ng.ReadPacketData()
+			link := layers.LinkTypeEthernet
+			if err == nil && len(info.AncillaryData) > 0 {
+				link, _ = info.AncillaryData[0].(layers.LinkType)
+			}
+			return data, info, link, err
+		}
+		return nil
+	}
+	old, err := pcapgo.NewReader(&r.in)
+	if err != nil {
+		return err
+	}
+	r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
+		data, info, err := old.ReadPacketData()
+		return data, info, old.LinkType(), err
+	}
+	return nil
+}
+
+// Read reads a packet as an Ethernet frame. The header of another link layer is replaced. It returns io.EOF
+// behind the last packet that is whole, as the file may still be written, and a *FileError when the file is damaged, or when its link
+// layer is not known.
+func (r *FileReader) Read() (FilePacket, error) {
+	r.in.left = mostBytes
+	data, info, link, err := r.read()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return FilePacket{}, io.EOF
+	}
+	if err != nil {
+		return FilePacket{}, &FileError{r.name, fmt.Sprintf("is damaged: %v", err), "write the capture anew"}
+	}
+	frame, ok := ethernet(data, link)
+	if !ok {
+		return FilePacket{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", int(link)),
+			"capture on an Ethernet device, or with `tcpdump -i any`"}
+	}
+	return FilePacket{Time: info.Timestamp, Length: max(len(frame), info.Length+len(frame)-len(data)), Frame: frame}, nil
+}
+
+// Close closes the file.
+func (r *FileReader) Close() error { return r.file.Close() }
+
+const (
+	etherHeader = 14
+	sllHeader   = 16 // bytes before the packet in LINKTYPE_LINUX_SLL, the last two of them the EtherType,
+	sll2Header  = 20 // and in LINKTYPE_LINUX_SLL2, which begins with it
+
+	linkSLL2 = 276 // https://www.tcpdump.org/linktypes.html
+	linkIPv4 = 228
+	linkIPv6 = 229
+)
+
+// ethernet makes an Ethernet frame of a packet of a link layer. It returns false for a link layer that it does not know.
+func ethernet(data []byte, link layers.LinkType) (frame []byte, ok bool) {
+	switch link {
+	case layers.LinkTypeEthernet:
+		return data, true
+	case layers.LinkTypeLinuxSLL:
+		if len(data) < sllHeader {
+			return nil, true
+		}
+		return framed(binary.BigEndian.Uint16(data[sllHeader-2:]), data[sllHeader:]), true
+	case linkSLL2:
+		if len(data) < sll2Header {
+			return nil, true
+		}
+		return framed(binary.BigEndian.Uint16(data), data[sll2Header:]), true
+	case layers.LinkTypeRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP as BSDs number it
+		return framed(etherType(data), data), true
+	case layers.LinkTypeNull, layers.LinkTypeLoop:
+		if len(data) < 4 {
+			return nil, true
+		}
+		return framed(etherType(data[4:]), data[4:]), true
+	}
+	return nil, false
+}
+
+// etherType is that of an IP packet, by its version.
+func etherType(ip []byte) uint16 {
+	if len(ip) > 0 && ip[0]>>4 == 6 {
+		return uint16(layers.EthernetTypeIPv6)
+	}
+	return uint16(layers.EthernetTypeIPv4)
+}
+
+// framed is a packet with an Ethernet header, whose addresses are 0.
+func framed(etherType uint16, data []byte) []byte {
+	frame := make([]byte, etherHeader, etherHeader+len(data))
+	binary.BigEndian.PutUint16(frame[etherHeader-2:], etherType)
+	return append(frame, data...)
+}

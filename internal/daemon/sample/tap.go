@@ -1,0 +1,158 @@
+// Package sample hands the samples of the traffic, which XDP takes of all packets (`daemon: {sample: …}`), to all in the daemon who follow them.
+// In: an instance. Out: to each follower, each sample with its verdict and its reason. Nobody who follows is waited for.
+
+package sample
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+)
+
+// lookEvery is how often the tap looks whether the policy that runs has samples taken.
+const lookEvery = 2 * time.Second
+
+// waiting is how many samples a follower may be behind.
+const tapWaiting = 8192
+
+// Tap reads the samples of one instance. There must be one reader: the daemon.
+type Tap struct {
+	in    control.Instance
+	oneIn atomic.Uint32
+	lost  atomic.Uint64 // samples that were too many for the program's rate, or for the ring
+
+	mu        sync.Mutex
+	followers map[*Follower]bool
+}
+
+// New makes a Tap that reads nothing yet.
+func NewTap(in control.Instance) *Tap { return &Tap{in: in, followers: map[*Follower]bool{}} }
+
+// OneIn is the number of packets of which one is sampled; 0 while the policy that runs has none taken. A nil Tap has none.
+func (t *Tap) OneIn() uint32 {
+	if t == nil {
+		return 0
+	}
+	return t.oneIn.Load()
+}
+
+// Run reads samples until ctx ends. While no policy runs that has samples taken, it waits for one.
+func (t *Tap) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		t.read(ctx)
+		t.oneIn.Store(0)
+		select {
+		case <-ctx.Done():
+		case <-time.After(periodic.Left(lookEvery)):
+		}
+	}
+}
+
+// read reads samples of what runs, until the policy wants others, or an error ends it. Errors are for others to say, who open the same
+// instance.
+func (t *Tap) read(ctx context.Context) {
+	settings, err := t.in.DaemonSettings(ctx)
+	if err != nil || settings.Sample == 0 {
+		return
+	}
+	c, err := Traffic(ctx, t.in)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	t.oneIn.Store(settings.Sample)
+	before := t.lost.Load()
+	for looked := time.Now(); ; {
+		limited, cancel := context.WithTimeout(ctx, lookEvery)
+		p, err := c.Read(limited)
+		late := limited.Err() != nil
+		cancel()
+		if err == nil {
+			t.hand(p)
+		} else if !late || ctx.Err() != nil {
+			return
+		}
+		if time.Since(looked) < lookEvery {
+			continue
+		}
+		looked = time.Now()
+		if lost, err := c.Lost(); err == nil {
+			t.lost.Store(before + lost)
+		}
+		now, err := t.in.DaemonSettings(ctx)
+		if err != nil || now.Sample != settings.Sample {
+			return
+		}
+	}
+}
+
+// hand gives a sample to all who follow.
+func (t *Tap) hand(p Packet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.followers) == 0 {
+		return
+	}
+	s := Sample{
+		Device: p.Device, Length: p.Length, Frame: bytes.Clone(p.Frame), Verdict: p.Verdict, Reason: p.Rule, Time: p.Time,
+	}
+	for f := range t.followers {
+		select {
+		case f.samples <- s:
+		default:
+			f.missed.Add(1)
+		}
+	}
+}
+
+// Follower gets all samples from Follow on.
+type Follower struct {
+	tap     *Tap
+	samples chan Sample
+	missed  atomic.Uint64 // it was too far behind
+	lost    uint64        // of the tap, when it began
+}
+
+// Follow begins to follow.
+func (t *Tap) Follow() *Follower {
+	f := &Follower{tap: t, samples: make(chan Sample, tapWaiting), lost: t.lost.Load()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.followers[f] = true
+	return f
+}
+
+// Read waits for a sample. Its frame is the caller's.
+func (f *Follower) Read(ctx context.Context) (Sample, error) {
+	if ctx.Err() != nil {
+		return Sample{}, ctx.Err()
+	}
+	select {
+	case s := <-f.samples:
+		return s, nil
+	case <-ctx.Done():
+		return Sample{}, ctx.Err()
+	}
+}
+
+// OneIn is the number of packets of which one is sampled.
+func (f *Follower) OneIn() uint32 { return max(1, f.tap.OneIn()) }
+
+// SetShare does nothing: the policy says how many samples are taken.
+func (f *Follower) SetShare(uint32) error { return nil }
+
+// Lost counts the samples that were drawn since Follow and did not reach the follower. Those that the program lost come in steps of seconds.
+func (f *Follower) Lost() (uint64, error) { return f.tap.lost.Load() - f.lost + f.missed.Load(), nil }
+
+// Close ends the following.
+func (f *Follower) Close() error {
+	f.tap.mu.Lock()
+	defer f.tap.mu.Unlock()
+	delete(f.tap.followers, f)
+	return nil
+}

@@ -1,0 +1,239 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// The ladder goes up by measured harm: packets that are lost before this host can drop them. While the filter keeps up it stays down.
+const (
+	lineFull    = 0.9              // of the line's rate
+	leastLost   = 100              // packets a second that the device loses
+	fullSeconds = 3                // in a row before the first step
+	nextStep    = 30 * time.Second // that FlowSpec is out, and the line is full, before the second step
+)
+
+// daemonOwner is the owner of what the ladder announces.
+const daemonOwner = "daemon"
+
+// Ladder announces by itself what the policy's `auto` allows.
+type Ladder struct {
+	Side    Side
+	Current func() *attack.Report // the attack that goes on, nil in quiet times
+	Report  func(text string, err error)
+
+	full int                 // seconds in a row
+	last map[string]counters // of devices
+	at   time.Time
+	told string
+
+	counted string // the last result, until the attack ends
+	mu      sync.Mutex
+	results map[Result]uint64
+}
+
+// Result is what became of a step of the ladder.
+type Result string
+
+// The results.
+const (
+	Announced Result = "announced" // it went out
+	Dampened  Result = "dampened"  // it waits, as it has ended a short time ago
+	Held      Result = "held"      // an announcement for the same address is out, and the next step is not due or not allowed
+	Refused   Result = "refused"   // nothing that is allowed helps: no target, no such flow, no space at the routers
+	DryRun    Result = "dry-run"   // the policy lacks `live: true`
+)
+
+// Results are all results.
+var Results = []Result{Announced, Dampened, Held, Refused, DryRun}
+
+// Figures are how often each result came. One that stays the same from second to second counts once.
+func (l *Ladder) Figures() map[Result]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.results)
+}
+
+// count counts a result for an address or an announcement.
+func (l *Ladder) count(r Result, of string) {
+	if is := string(r) + " " + of; is != l.counted {
+		l.counted = is
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.results == nil {
+			l.results = map[Result]uint64{}
+		}
+		l.results[r]++
+	}
+}
+
+// Run looks each second, until ctx ends.
+func (l *Ladder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(periodic.Left(time.Second)):
+			if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				l.tell("", fmt.Errorf("upstream: %w", err))
+			}
+		}
+	}
+}
+
+// tell reports a text once.
+func (l *Ladder) tell(text string, err error) {
+	is := fmt.Sprint(text, err)
+	if is != l.told {
+		l.told = is
+		l.Report(text, err)
+	}
+}
+
+// look measures a second of an attack, and takes the step that it asks for.
+func (l *Ladder) look(ctx context.Context, now time.Time) error {
+	r := l.Current()
+	if r == nil {
+		l.full, l.last, l.told, l.counted = 0, nil, "", ""
+		return nil
+	}
+	u, err := l.Side.Policy(ctx)
+	if errors.Is(err, ErrNone) || err == nil && u.Auto == policy.StepNone {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	harm, err := l.measure(r.Devices, u.Line, now)
+	if err != nil {
+		return err
+	}
+	if harm == "" {
+		l.full = 0
+		return nil
+	}
+	if l.full++; l.full < fullSeconds {
+		return nil
+	}
+	return l.step(ctx, u, r, harm, now)
+}
+
+// step announces FlowSpec, or a black hole where FlowSpec has not helped and the policy allows it.
+func (l *Ladder) step(ctx context.Context, u *policy.Upstream, r *attack.Report, harm string, now time.Time) error {
+	flow, target, why := FlowOf(u, r.Samples)
+	request := Request{Kind: wire.FlowSpec, Flow: flow, Owner: daemonOwner, Why: fmt.Sprintf("attack %s: %s", r.ID, harm), For: u.For}
+	list, err := l.Side.Book.List(ctx, now)
+	if err != nil {
+		return err
+	}
+	var out *wire.Announcement // for the target already
+	for i, a := range list {
+		if a.Flow.To == target {
+			out = &list[i]
+		}
+	}
+	switch {
+	case !target.IsValid():
+		l.count(Refused, "")
+		l.tell(fmt.Sprintf("upstream: %s, and no own address is the target of most packets: nothing is announced", harm), nil)
+		return nil
+	case out != nil && !out.Out(now):
+		l.count(Dampened, out.Key())
+		return nil
+	case out != nil && (out.Kind == wire.RTBH || now.Sub(out.Start) < nextStep):
+		l.count(Held, out.Key())
+		return nil
+	case out == nil && why == "":
+	case u.Auto == policy.StepRTBH:
+		request.Kind, request.Flow = wire.RTBH, wire.Flow{To: target}
+	case out == nil:
+		l.count(Refused, target.String())
+		l.tell(fmt.Sprintf("upstream: %s, and FlowSpec would take %s from the network: %s; a person may `floodwall bgp announce %s --rtbh`", harm, target, why, target.Addr()), nil)
+		return nil
+	default:
+		l.count(Held, out.Key())
+		return nil
+	}
+	err = l.announce(ctx, u, request, now)
+	if full, family := (*FullError)(nil), (*FamilyError)(nil); errors.As(err, &full) || errors.As(err, &family) {
+		l.count(Refused, target.String())
+	}
+	return err
+}
+
+func (l *Ladder) announce(ctx context.Context, u *policy.Upstream, r Request, now time.Time) error {
+	if !u.Live {
+		a, err := l.Side.Book.Plan(ctx, u, r, now)
+		if err != nil {
+			return err
+		}
+		l.count(DryRun, a.Key())
+		l.tell(fmt.Sprintf("upstream: dry run: %s would be announced: %s", a.Key(), r.Why), nil)
+		return nil
+	}
+	a, err := l.Side.Book.Announce(ctx, u, r, now)
+	if err != nil {
+		return err
+	}
+	if a.Out(now) {
+		l.count(Announced, a.Key())
+	} else {
+		l.count(Dampened, a.Key())
+	}
+	l.Report(fmt.Sprintf("upstream: %s is announced from %s to %s: %s", a.Key(), a.Start.UTC().Format(time.TimeOnly), a.End.UTC().Format(time.TimeOnly), r.Why), nil)
+	_, err = l.Side.Tell(ctx)
+	return err
+}
+
+// counters are of a device.
+type counters struct{ bytes, lost uint64 }
+
+// measure tells what harm a second has done on devices, "" for none.
+func (l *Ladder) measure(devices []string, line uint64, now time.Time) (harm string, err error) {
+	seconds := now.Sub(l.at).Seconds()
+	was := l.last
+	l.last, l.at = map[string]counters{}, now
+	for _, d := range devices {
+		is, err := read(d)
+		if err != nil {
+			return "", err
+		}
+		l.last[d] = is
+		before, known := was[d]
+		if !known || seconds <= 0 || is.bytes < before.bytes || is.lost < before.lost {
+			continue
+		}
+		bits, lost := float64(is.bytes-before.bytes)*8/seconds, float64(is.lost-before.lost)/seconds
+		switch {
+		case line > 0 && bits >= lineFull*float64(line):
+			harm = fmt.Sprintf("the line of %s is full, %.0f Mbit/s", d, bits/1e6)
+		case lost >= leastLost:
+			harm = fmt.Sprintf("%s loses %.0f packets/s before this host can drop them", d, lost)
+		}
+	}
+	return harm, nil
+}
+
+// read reads the counters of a device in this network namespace. Packets that its receive ring had no space for are missed, those of its
+// FIFO overruns (Documentation/networking/statistics.rst of the kernel).
+func read(device string) (counters, error) {
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		return counters{}, fmt.Errorf("device %s: %w", device, err)
+	}
+	s := link.Attrs().Statistics
+	if s == nil {
+		return counters{}, fmt.Errorf("device %s has no counters", device)
+	}
+	return counters{s.RxBytes, s.RxMissedErrors + s.RxFifoErrors}, nil
+}

@@ -1,0 +1,208 @@
+// Package suggesttest has traffic for tests of what finds rules against attacks: real attacks, or generated ones where the captures of real
+// ones are not, and a server's usual packets.
+package suggesttest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// Attack is the traffic of an attack.
+type Attack struct {
+	Name    string
+	Kind    string // as reports name it
+	Packets []sample.FilePacket
+	Is      func(p *packet.Packet) bool // tells the packets of the attack from others in it
+}
+
+// recorded are the captures of real attacks.
+var recorded = []Attack{
+	{Name: "pkt.TCP.synflood.spoofed.pcap", Kind: "SYN flood", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
+	{Name: "amp.TCP.reflection.SYNACK.pcap", Kind: "SYN-ACK reflection", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
+	{Name: "amp.UDP.isakmp.pcap", Kind: "IKE amplification", Is: func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
+	{Name: "amp.dns.RRSIG.fragmented.pcap", Kind: "DNS amplification", Is: func(p *packet.Packet) bool {
+		large := p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.Fragment] == packet.FragmentFirst
+		return large || p.Value[packet.Proto] == packet.ProtoUDP && p.Value[packet.Fragment] == packet.FragmentLater
+	}},
+}
+
+// Attacks are the real attacks whose captures are in the directory FLOODWALL_TRACES, by default in shared/data/captures beside the
+// repository at root. Where there is no such directory, they are generated in the likeness of those.
+func Attacks(t testing.TB, root string, r *rand.Rand) []Attack {
+	t.Helper()
+	dir := os.Getenv("FLOODWALL_TRACES")
+	if dir == "" {
+		dir = filepath.Join(root, "../../internal/daemon/suggest/shared/data/captures")
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		t.Logf("%s is missing: the attacks are generated; FLOODWALL_TRACES names a directory with real ones", dir)
+		return generated(r)
+	}
+	var list []Attack
+	for _, a := range recorded {
+		var err error
+		if a.Packets, err = read(filepath.Join(dir, a.Name), 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// longest is the longest frame of a wire with the usual MTU, in bytes.
+const longest = 1514
+
+// read reads at most so many packets of a capture.
+func read(file string, most int) (list []sample.FilePacket, err error) {
+	r, err := sample.OpenFile(file)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for len(list) < most {
+		p, err := r.Read()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.Length <= longest { // what was not captured is filled up
+			p.Frame = append(p.Frame[:len(p.Frame):len(p.Frame)], make([]byte, max(0, p.Length-len(p.Frame)))...)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// generated are 4,000 packets of each kind, in 8 seconds.
+func generated(r *rand.Rand) (list []Attack) {
+	for i, line := range []func() string{
+		func() string {
+			return fmt.Sprintf("tcp %s:%d > %s:80 S ttl=%d seq=%d tcpopts=mss:1460,nop,nop,sack", anyone(r), 1024+r.IntN(64000), Victim, 230+r.IntN(20), r.Uint32())
+		},
+		func() string {
+			return fmt.Sprintf("tcp %s:%d > %s:%d S. ttl=%d seq=%d ack=%d tcpopts=mss:1460", anyone(r), []int{80, 443, 22, 53}[r.IntN(4)], Victim, 4000+r.IntN(9), 40+r.IntN(80), r.Uint32(), r.Uint32())
+		},
+		func() string {
+			return fmt.Sprintf("udp %s:4500 > %s:%d ttl=%d len=%d payload=0x00000000%08x", anyone(r), Victim, 1024+r.IntN(64000), 40+r.IntN(80), 200+r.IntN(9), r.Uint32())
+		},
+		func() string {
+			return fmt.Sprintf("udp %s:53 > %s:%d ttl=%d len=1400 dns=ANY,evil.example,id:%d,response", anyone(r), Victim, 1024+r.IntN(64000), 40+r.IntN(80), r.IntN(65536))
+		},
+	} {
+		a := Attack{Name: "generated like " + recorded[i].Name, Kind: recorded[i].Kind, Is: func(*packet.Packet) bool { return true }}
+		began := time.Unix(1.7e9, 0)
+		for n := range 4000 {
+			frame := Frame(line())
+			a.Packets = append(a.Packets, sample.FilePacket{Time: began.Add(time.Duration(n) * 2 * time.Millisecond), Length: len(frame), Frame: frame})
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// OnWire leaves out what is no IP packet, and what no wire of the usual MTU carries: frames that a network card has put together.
+func OnWire(frames [][]byte) [][]byte {
+	return slices.DeleteFunc(slices.Clone(frames), func(f []byte) bool { return len(f) > longest || packet.Decode(f).Kind != packet.IP })
+}
+
+// Victim is the address that all packets are for.
+const Victim = "10.10.10.10"
+
+func anyone(r *rand.Rand) string {
+	return fmt.Sprintf("%d.%d.%d.%d", 1+r.IntN(220), r.IntN(256), r.IntN(256), 1+r.IntN(254))
+}
+
+// Legitimate is a packet of a server's usual traffic, in the notation of explain.
+func Legitimate(r *rand.Rand) string {
+	client := anyone(r)
+	ttl := []int{46, 50, 52, 55, 57, 58, 113, 116, 118, 120, 122, 240, 242, 244}[r.IntN(14)]
+	port := 32768 + r.IntN(28000)
+	tcp := fmt.Sprintf("tcp %s:%d > %s:%d", client, port, Victim, []int{443, 443, 443, 80, 25565, 22}[r.IntN(6)])
+	udp := func(sport, dport int) string { return fmt.Sprintf("udp %s:%d > %s:%d", client, sport, Victim, dport) }
+	switch r.IntN(20) {
+	case 0, 1:
+		return fmt.Sprintf("%s S ttl=%d seq=%d tcpopts=mss:1460,sack,ts,nop,ws:7", tcp, ttl, r.Uint32())
+	case 2:
+		return fmt.Sprintf("%s F. ttl=%d seq=%d ack=%d", tcp, ttl, r.Uint32(), r.Uint32())
+	case 3:
+		return fmt.Sprintf("tcp %s:443 > %s:%d S. ttl=%d seq=%d tcpopts=mss:1460,sack,ts,nop,ws:9", client, Victim, port, ttl, r.Uint32())
+	case 4, 5:
+		return fmt.Sprintf("%s ttl=%d dns=%s,%s.example,id:%d", udp(port, 53), ttl, []string{"A", "AAAA", "TXT", "MX"}[r.IntN(4)],
+			[]string{"www", "mail", "a.b", "evil"}[r.IntN(4)], r.IntN(65536))
+	case 6:
+		return fmt.Sprintf("%s ttl=%d dns=A,www.example,id:%d,response", udp(53, port), ttl, r.IntN(65536))
+	case 7, 8:
+		return fmt.Sprintf("%s ttl=%d len=%d payload=0x%08x", udp(port, 443), ttl, 60+r.IntN(1190), r.Uint32())
+	case 9:
+		return fmt.Sprintf("%s ttl=%d len=76 payload=0x24010000", udp(123, 123), ttl)
+	case 10, 11, 12:
+		return fmt.Sprintf("%s . ttl=%d seq=%d ack=%d len=%d", tcp, ttl, r.Uint32(), r.Uint32(), []int{40, 52}[r.IntN(2)])
+	case 13:
+		return fmt.Sprintf("icmp %s > %s ttl=%d echo-request len=84", client, Victim, ttl)
+	}
+	return fmt.Sprintf("%s %s ttl=%d seq=%d ack=%d len=%d", tcp, []string{"P.", "."}[r.IntN(2)], ttl, r.Uint32(), r.Uint32(), 40+r.IntN(1460))
+}
+
+// Frame is the frame of a packet in the notation of explain. A packet that is not in it is a mistake of the test.
+func Frame(line string) []byte {
+	spec, err := packet.Parse(line)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", line, err))
+	}
+	return spec.Frame()
+}
+
+// Recorded are the legitimate frames that scripts/traces fetches, half of them to learn from and half to judge by. All go to the victim
+// of the attacks: the destination must not be what tells them apart.
+func Recorded(t testing.TB) (baseline, judged [][]byte) {
+	t.Helper()
+	dir := filepath.Join(testutil.Cache(t), "traces")
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		packets, err := read(path, 2000)
+		if err != nil {
+			t.Logf("left out: %v", err) // another link layer
+			return nil
+		}
+		for i, p := range packets {
+			if toVictim(p.Frame); i%2 == 0 {
+				baseline = append(baseline, p.Frame)
+			} else {
+				judged = append(judged, p.Frame)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(judged) < 10_000 {
+		t.Fatalf("%d legitimate packets in %s (%v): run scripts/traces", len(judged), dir, err)
+	}
+	return baseline, judged
+}
+
+// toVictim has an IPv4 packet without VLAN tags go to the victim. Its checksums are left as they are: no rule asks for them.
+func toVictim(frame []byte) {
+	const ethernet, destination = 14, 16 // bytes of the header, and where the address is in that of IPv4 (RFC 791, 3.1)
+	if len(frame) < ethernet+20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 {
+		return
+	}
+	victim := netip.MustParseAddr(Victim).As4()
+	copy(frame[ethernet+destination:], victim[:])
+}
