@@ -50,7 +50,7 @@ bench-guard: floodwall ## Check that no kind of packet executes more instruction
 	$(SUDO) ./floodwall bench guard .ci/instructions.json
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
-	$(GO) run ./internal/bench/readme $(FROM)
+	$(GO) run ./internal/tools/readme $(FROM)
 
 test: ## Run all tests, as root (or with sudo); none may be skipped
 	@scripts/test
@@ -64,7 +64,7 @@ test-nightly: ## The same as test with a new seed for all that is random, which 
 test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
 	@scripts/setup build test
 	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
-		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./internal/reach
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./test/reach
 
 test-fresh: ## Run the README's two commands on a Debian 12 made for it, which has neither caches nor tools of this machine
 	$(SUDO) scripts/fresh

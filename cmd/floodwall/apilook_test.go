@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // openPages is how many pages ask for the top talkers at a time.

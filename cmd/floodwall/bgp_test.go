@@ -14,7 +14,7 @@ import (
 	"time"
 
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // upstreamRouter is a BIRD one hop before this host, in a network namespace of its own: 192.0.2.254, 2001:db8::fe.

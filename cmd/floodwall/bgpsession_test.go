@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestBGPSessionFails has a session with a BIRD fail by a wrong password, and then by packets that have come one hop further than the policy

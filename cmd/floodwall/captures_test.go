@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/suggesttest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestRealAttacks plays real attacks to a host with a daemon, beside legitimate packets: the daemon and `suggest --live` find rules. These are

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // connectionsPolicy limits connections of TCP by sources, those of UDP by networks, and those to one port by destinations.

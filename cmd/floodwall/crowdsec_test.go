@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // localAPI is that of CrowdSec of Debian's, with its files in a directory of the test. It serves its local API, and reads no log.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // debian is a Debian system in which systemd runs, in the network namespace of the test and in other namespaces of its own. It is

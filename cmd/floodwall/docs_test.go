@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // top is the top of the tree.
@@ -80,10 +80,10 @@ var notHere = []struct{ command, why string }{
 	{`^git clone `, "it takes the network"},
 	{`^(sudo )?make( |$)`, "TestMakeTargets looks for the target; .ci/run makes most of them"},
 	{`^(sudo )?apt(-get)? install `, "scripts/setup installs what tests need, and TestPackages the package"},
-	{`^systemctl `, "internal/guest/boottest boots systemd, and TestPackages runs it"},
+	{`^systemctl `, "test/guest/machines boots systemd, and TestPackages runs it"},
 	{`^floodwall bench( |$)`, "the tests of internal/bench run it"},
 	{`^floodwall demo`, "the tests of internal/demo run it"},
-	{`^journalctl `, "internal/guest/boottest boots systemd"},
+	{`^journalctl `, "test/guest/machines boots systemd"},
 }
 
 // runElsewhere reports whether a command is one that this test leaves out.

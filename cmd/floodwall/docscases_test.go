@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestDocumentPolicies compiles each policy of the documents. One target at least must have it.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // docHost is a server with a device eth0 (192.0.2.1), a web server on port 80, which has the files below www also at 203.0.113.80, and

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // served is a real socket that packets on the wire at fw1 come to, if the kernel lets them.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestFetchThatThePolicyDrops fetches lists from a server whose answers the running policy drops: the error names what drops them, and a packet

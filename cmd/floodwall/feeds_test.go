@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // feedHost has a policy with a list of a server, which can be down, and one of a country.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestFleetPolicies has a hub and two nodes, all real processes, with policies in the kernel. A version goes to the canary and then to the

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // upstreams are routers one hop before this host, all in one network namespace: BIRD at 192.0.2.254, GoBGP's daemon at 192.0.2.253, FRR at

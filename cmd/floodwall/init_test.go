@@ -15,7 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/host/firstpolicy"
 	"github.com/floodwall/floodwall/internal/os/sockets"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestInit writes the first policy of a host that serves, and applies it as it is. What is served reaches its sockets, and the operator

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestJournal runs the daemon as systemd does, with standard error in the journal of a real systemd-journald. Events and audit have fields. A

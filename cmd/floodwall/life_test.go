@@ -21,7 +21,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // The tests of this file ask what becomes of a policy in the life of a host: devices come and go, other tools flush what is

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // managers is a Debian system with other firewall managers, as a root directory for the processes of a test.

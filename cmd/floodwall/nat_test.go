@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // portForwards are the ways by which hosts translate destinations, as scripts for sh. All publish the ports 8080, 8081 and 8082 of the

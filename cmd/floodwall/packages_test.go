@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // testVersion is the version of the present package.

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/floodwall/floodwall/internal/daemon/api"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // hostile is text that would run a script if it were taken as HTML. Names of rules and sets cannot have such characters; the name of a

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // scraped has the daemon take samples and look for attacks, too: only then the dashboard has all figures.

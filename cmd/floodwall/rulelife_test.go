@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // victim is a socket that the flood of TestAttack goes to, and no rule of its policy mentions.

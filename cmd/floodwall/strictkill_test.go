@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestStrictKilled kills applies that make conntrack strict, after each tool of netfilter that they run, or, in the short

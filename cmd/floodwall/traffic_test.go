@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // startUnitDaemon starts a daemon with the capabilities of its unit and no others. args are further ones of the command.

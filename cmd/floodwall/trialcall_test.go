@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // steppedCalls is a seccomp filter that has the kernel ask before each link to a device that a command makes or updates (seccomp(2), bpf(2)).

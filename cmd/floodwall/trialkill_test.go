@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // onHosts calls do on so many hosts of each layout at the same time, with the old policy applied. At the end it unloads

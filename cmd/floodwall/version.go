@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/sbom"
+	"github.com/floodwall/floodwall/internal/tools/sbom"
 )
 
 func versionCommand(e *env) *cobra.Command {

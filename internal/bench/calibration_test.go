@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestCalibrate measures all that there is, in a minute.

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/bpfvm"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestArithmetic runs random programs on random frames: the kernel says what they make of them. They use all operations,

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/peer"
 	"github.com/floodwall/floodwall/internal/bpfvm"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestMaps has programs with maps of the kernel's kinds do the same in the machine and in the kernel, in the maps as well.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestIPChecksum has IPv4 headers with random words and with the words that carries come from, whose checksum is right, or wrong by

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // lookups is how many addresses one packet asks for, in the payload of a UDP packet.

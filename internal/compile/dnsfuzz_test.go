@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // FuzzConditions compares the loaded program with Eval on frames that the fuzzer finds: rules ask for what is in DNS

@@ -13,7 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestExempt has traffic of all ways through a gateway that keeps conntrack away from some of it, and counts what conntrack follows.

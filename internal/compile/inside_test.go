@@ -8,7 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestInside has packets come in by a device, or by one that is named like a VLAN device on it, that belongs to the policy

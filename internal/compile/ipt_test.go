@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 func init() {

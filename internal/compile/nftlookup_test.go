@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestNftLookups has tables with verdict maps count random packets from a wire, as TestNftCounts has. The rules ask mostly for

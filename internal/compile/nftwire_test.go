@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestNftCounts has random policies that are decided at ingress count random packets from a wire: each counter must have
@@ -81,7 +81,7 @@ func TestNftChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x == nil || x.Checks[check] == "" || check == packet.VLANDepth {
-			continue // own-source, those that nft does not do, and what has a table of its own (internal/reach)
+			continue // own-source, those that nft does not do, and what has a table of its own (test/reach)
 		}
 		nft(t, x.Script, "-f", "-")
 		var frames [][]byte

@@ -9,7 +9,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestVerifierConditions loads the largest policies in which every rule asks for payload, names and limits.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestForgedEnd has a stranger forge the end of a connection that a socket has, and exhaust the questions to the kernel with ACKs of

@@ -12,7 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // behind is more than the program's clock is behind CLOCK_MONOTONIC_COARSE: 2^21 ns, and a tick of 10 ms where they are longest

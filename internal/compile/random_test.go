@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestRandom has random packets against random policies: the policy read key by key, Eval of the program that Lower makes

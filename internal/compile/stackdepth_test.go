@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // What the verifier of Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth): the frames of a chain of calls, each

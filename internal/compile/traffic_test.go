@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestTraffic has samples taken of all packets: of those that the entry passes and drops, of one that general() decides, of what is not IP,

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 var decisive = offer{saves: 0.1, costs: 0.5}

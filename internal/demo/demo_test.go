@@ -26,8 +26,8 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // quick is a demonstration that is too short to prove anything.

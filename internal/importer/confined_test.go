@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/importer"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestNftIsConfined imports texts of nft that ask for more than a ruleset, as root: a file that only root can read must

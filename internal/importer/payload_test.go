@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestBytes has rules that ask for bytes of packets, by u32, string and nft's @-expressions, and the policy's rule for each, or the

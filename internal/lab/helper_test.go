@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // gentle is a rate for what is captured: a queue of frames takes 50 ms.

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
-	"github.com/floodwall/floodwall/internal/bench/report/reporttest"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/reporttest"
 )
 
 // visitOf is a visit with these answers in each of its seconds, and drops in the seconds that begin with full.

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bpfvm"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // variedPolicy has what the guard's policies have not: payload, DNS, a sample of what is dropped, and dynamic sets.

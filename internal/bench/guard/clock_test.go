@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bpfvm"
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestFirstTick has a program ask for the coarse time for the first time in a tick whose number ends in zeros, as what it remembers does

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
-	"github.com/floodwall/floodwall/internal/bench/report/reporttest"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/reporttest"
 )
 
 // visitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest

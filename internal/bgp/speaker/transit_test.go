@@ -15,8 +15,8 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestTalkersOfAll has nodes count sources in few places, sends their summaries as messages, and compares the merged view with plain sums. The

@@ -8,8 +8,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestPacketsBeforeChange has packets come after the last look at the ring and before an apply, or an unload, that the look for another

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestCreate opens files that there are, and are not. What is left is the file's mode and content.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/test/suggesttest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestCaptures finds rules against real attacks in 5 seconds of their traffic, and judges them by the packets of the whole attack, and

@@ -10,7 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // streams are sequences of keys: random ones, and such as are hard for a Counter of few places.

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/os/instance"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // banning has limits on ports of UDP: 9 bans, 10 for a second, 11 in the first of two layers, 12 never, since it only observes.

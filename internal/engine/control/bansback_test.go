@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestRollbackKeepsChangesOfBans changes bans of every kind after an apply, and rolls back: lifted ones stay lifted, new ones stay, and the

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestWatchFollowsDevices has a device get the Ethernet address that SYNs are for, while Watch runs: they are answered from then on, and

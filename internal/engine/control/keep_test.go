@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestCountersOfUnnamedRules adds a rule above others without names: they are other rules by their numbers, and keep
@@ -211,7 +211,7 @@ func TestRanges(t *testing.T) {
 }
 
 // TestVLANOffload has a rule for a VLAN on a device where tags may be beside frames, and on one that does not. Drivers that take
-// them off are in internal/guest/drivertest.
+// them off are in test/guest/machines.
 func TestVLANOffload(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

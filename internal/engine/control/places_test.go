@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // placesPolicy asks for bytes at places in all kinds of packets: in headers that nft knows, so that it would list fields

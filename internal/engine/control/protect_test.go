@@ -19,8 +19,8 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.

@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // costs are those of a made up host, where a drop at filter costs ten times what it does at raw, and a test before filter

@@ -12,8 +12,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // Two policies that have in common only that they drop UDP to port 9999, each in its own way.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // A slow tool stands before the real one: what changes guards and tables takes as long as the file says, as on a machine that

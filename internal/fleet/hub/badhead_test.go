@@ -15,7 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestBadHead has somebody with admin.nk publish, in place of the order that counts, one of no bytes, text, and orders with a flipped bit. After

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // The model: nodes whose clocks are wrong by up to a minute, hubs, and messages between them that are lost, doubled and reordered.

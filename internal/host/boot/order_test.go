@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // others are services of an ordinary host, in the words of their own units, between which ours has to find its place.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/host/boot"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // inPackage puts units of a package on the host.

@@ -4,7 +4,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestListeners looks inside: whether a socket takes MPTCP decides how a service is protected, and shows nowhere else on

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // records lists numbers and manifests, newest first.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // A renewal keeps the number of the generation. One that died is ended by whoever takes the lock next: all devices have the old

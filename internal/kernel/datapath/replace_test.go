@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestReplace has a generation take the place of the one that runs, at once and by way of a trial: Rollback returns to the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // length of the trials whose deadline the tests wait for, and of those that end otherwise.

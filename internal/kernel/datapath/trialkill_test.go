@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // open opens and locks the state for as long as no process that the test starts wants the lock.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // generations is what both targets do; generations are numbers. The odd ones drop port 3 and the even ones port 4; both

@@ -12,7 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // furnished makes the device fw0 (192.0.2.1) and loads a script of nft into the namespaces of the test. It returns false

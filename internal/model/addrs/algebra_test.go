@@ -3,7 +3,7 @@ package addrs
 import (
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 func TestUnionCovers(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 const killFile = "FLOODWALL_TEST_KILL_FILE" // set in the process that is to be killed

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestText writes sets and reads them again: the same prefixes are in them.

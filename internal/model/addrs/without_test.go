@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // Without and Both agree with Contains, for sets of prefixes of few addresses, so that these often overlap.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // inside stands for an address that is not of the Internet; all other addresses of the loopback device stand for some that are.

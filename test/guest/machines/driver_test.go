@@ -1,0 +1,209 @@
+package machines
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/guest"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// driver is one with native XDP that QEMU has a card for.
+type driver struct {
+	name, card string
+	index      int // of the card in the machine
+}
+
+var drivers = []driver{
+	{"virtio_net", "virtio-net-pci", 0},
+	{"vmxnet3", "vmxnet3", 1},
+	{"igb", "igb", 2},
+}
+
+func (d driver) device() string { return fmt.Sprint("eth", d.index) }
+
+// host is the machine's address, peer the one at the end of the cable.
+func (d driver) host() string { return fmt.Sprintf("10.0.%d.1", d.index) }
+func (d driver) peer() string { return fmt.Sprintf("10.0.%d.2", d.index) }
+
+// tagged are the same in VLAN 6.
+func (d driver) tagged() (host, peer string) {
+	return fmt.Sprintf("10.6.%d.1", d.index), fmt.Sprintf("10.6.%d.2", d.index)
+}
+
+func (d driver) mac() net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 1, byte(d.index)} }
+
+// peerMAC is that of the frames that packet.Parse makes, and of the peers that the machine knows.
+var peerMAC = net.HardwareAddr{2, 0, 0, 0, 0, 9}
+
+// scene is a machine with a card of each driver.
+type scene struct {
+	*testing.T
+	machine *guest.Machine
+	driver
+	wire *guest.Wire
+	sent int // frames with a text of their own
+}
+
+// ports at which the machine receives. Policies let packets come to the open ones.
+const (
+	drivertestOpenPort   = 7000
+	drivertestClosedPort = 7001
+)
+
+func TestDrivers(t *testing.T) {
+	files := t.TempDir()
+	guest.Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
+	spec := guest.Spec{
+		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q", "tcp_diag"},
+		Listen: []string{"udp/7000", "udp/7001", "tcp/80"}, CPUs: testutil.Scaled(1, 2), // igb has as many queues
+	}
+	only := os.Getenv("ONLY")
+	tested := drivers
+	if only == "" && !testutil.Long() {
+		tested = drivers[:1] // an emulated machine takes a minute a driver
+	}
+	for _, d := range tested {
+		spec.Cards = append(spec.Cards, guest.Card{Model: d.card, MAC: d.mac()})
+		spec.Modules = append(spec.Modules, d.name)
+	}
+	m := guest.Start(t, spec)
+	m.Must("sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0")
+	for _, d := range tested {
+		if only != "" && only != d.name {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			s := &scene{T: t, machine: m, driver: d, wire: m.Wire(d.index)}
+			s.up()
+			if d == drivers[0] {
+				s.conntrack() // before anything has the module loaded
+			}
+			for _, test := range []struct {
+				name string
+				run  func(*scene)
+			}{
+				{"tags", (*scene).tags},
+				{"replies", (*scene).replies},
+				{"device", (*scene).changes},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					of := *s
+					of.T = t
+					test.run(&of)
+				})
+			}
+			m.Command("floodwall", "unload")
+		})
+	}
+}
+
+// up sets the device up, with addresses of its own and of two VLANs that stand on it.
+func (s *scene) up() {
+	s.Helper()
+	d := s.device()
+	if got := s.machine.Must("basename $(readlink /sys/class/net/" + d + "/device/driver)"); strings.TrimSpace(got) != s.name && s.name != "virtio_net" {
+		s.Fatalf("driver of %s: %s", d, got)
+	}
+	s.machine.Must(strings.NewReplacer("DEV", d, "HOST", s.host(), "PEER", s.peer(), "MAC", peerMAC.String(), "N", fmt.Sprint(s.index)).Replace(
+		`alias ip=/bin/ip # not the one of busybox
+		ip addr add HOST/24 dev DEV; ip link set DEV up
+		for id in 5 6; do ip link add link DEV name DEV.$id type vlan id $id; ip link set DEV.$id up; done
+		ip addr add 10.6.N.1/24 dev DEV.6
+		ip neigh replace PEER lladdr MAC dev DEV; ip neigh replace 10.6.N.2 lladdr MAC dev DEV.6`))
+	s.ready()
+}
+
+// ready waits until frames come to the device.
+func (s *scene) ready() {
+	s.Helper()
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
+		if text := s.send(drivertestOpenPort); s.arrived(drivertestOpenPort, text) {
+			return
+		}
+	}
+	s.Fatalf("no frame comes to %s: %s", s.device(), s.machine.Must("ip -s link; dmesg | tail"))
+}
+
+// apply applies a policy, which is to name no devices, and returns what was printed.
+func (s *scene) apply(policy string, options ...string) (string, int) {
+	s.Helper()
+	s.machine.Write("/tmp/policy.yaml", "devices: ["+s.device()+"]\n"+policy)
+	return s.machine.Command(append([]string{"floodwall", "apply", "/tmp/policy.yaml"}, options...)...)
+}
+
+func (s *scene) mustApply(policy string, options ...string) string {
+	s.Helper()
+	out, code := s.apply(policy, options...)
+	if code != 0 {
+		s.Fatalf("apply: %s", out)
+	}
+	return out
+}
+
+// send sends a packet to a port, with a text that is its own, behind tags.
+func (s *scene) send(port int, tags ...tag) (text string) {
+	s.Helper()
+	s.sent++
+	text = fmt.Sprintf("%s-%s-%d", s.name, s.Name(), s.sent)
+	s.wire.Send(s.frame(fmt.Sprintf("udp %s:999 > %s:%d payload=%q", s.peer(), s.host(), port, text), tags...))
+	return text
+}
+
+// arrived reports whether an application has received the text by now.
+func (s *scene) arrived(port int, text string) bool {
+	return s.machine.Received()[fmt.Sprintf("udp/%d %s", port, text)] > 0
+}
+
+// tag is a VLAN tag.
+type tag struct {
+	tpid uint16
+	id   uint16
+}
+
+// frame builds a frame to the card.
+func (s *scene) frame(description string, tags ...tag) []byte {
+	s.Helper()
+	spec, err := packet.Parse(description)
+	if err != nil {
+		s.Fatal(err)
+	}
+	frame := spec.Frame()
+	copy(frame, s.mac())
+	copy(frame[6:], peerMAC)
+	header := frame[:12:12]
+	for _, t := range tags {
+		header = append(header, byte(t.tpid>>8), byte(t.tpid), byte(t.id>>8), byte(t.id))
+	}
+	frame = append(header, frame[12:]...)
+	for len(frame) < 60 {
+		frame = append(frame, 0)
+	}
+	return frame
+}
+
+// status is what `floodwall status --json` prints, as far as it is asked for.
+type drivertestStatus struct {
+	Target  string
+	Devices []struct{ Device, Mode string }
+	Rules   []struct {
+		Name    string
+		Packets uint64
+	}
+}
+
+func (s *scene) status() (st drivertestStatus) {
+	s.Helper()
+	out := s.machine.Must("floodwall status --json --all")
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		s.Fatalf("status: %v: %s", err, out)
+	}
+	return st
+}

@@ -1,0 +1,118 @@
+package machines
+
+import (
+	"fmt"
+	"strings"
+)
+
+// tagPolicy forbids a VLAN, and all ports but one.
+const tagPolicy = `default: drop
+checks: standard
+rules:
+  - {name: forbidden, vlan: 5, then: drop}
+services:
+  - {name: open, port: udp/7000}
+`
+
+// Stacks of tags. The kernel takes the identifier 0 off as often as it comes, and gives what has another one to the device of
+// that VLAN, which there are for 5 and 6.
+var stacks = func() (stacks [][]tag) {
+	kinds := []tag{{0x8100, 0}, {0x8100, 5}, {0x8100, 6}, {0x88a8, 0}, {0x88a8, 5}}
+	var add func(stack []tag)
+	add = func(stack []tag) {
+		stacks = append(stacks, stack)
+		if len(stack) == 4 {
+			return
+		}
+		for _, k := range kinds {
+			if len(stack) >= 2 && k != stack[len(stack)-1] && k.id != 5 {
+				continue // of the deep ones, some
+			}
+			add(append(stack[:len(stack):len(stack)], k))
+		}
+	}
+	add(nil)
+	return stacks
+}()
+
+// tags sends frames behind all stacks of tags to the open port and to a closed one. What the policy forbids must not come to an
+// application. A driver with offload takes the outermost tag off the frame, so XDP is refused there, and netfilter decides.
+func (s *scene) tags() {
+	for _, offload := range s.offloads() {
+		s.machine.Command("ethtool", "-K", s.device(), "rxvlan", offload)
+		if s.strips() {
+			s.refused(tagPolicy)
+		}
+		s.mustApply(tagPolicy)
+		if st := s.status(); (st.Target == "xdp") == s.strips() {
+			s.Errorf("rxvlan %s: the target is %s", offload, st.Target)
+		}
+		s.stacks("rxvlan " + offload)
+	}
+	if s.name == "virtio_net" {
+		return
+	}
+	s.machine.Must("ethtool -K " + s.device() + " rxvlan off")
+	s.mustApply(tagPolicy, "--target", "xdp")
+	s.machine.Must("ethtool -K " + s.device() + " rxvlan on")
+	if out, _ := s.machine.Command("floodwall", "status"); !strings.Contains(out, "rxvlan off") {
+		s.Errorf("status does not say that the device takes tags off: %s", out)
+	}
+	s.machine.Must("ethtool -K " + s.device() + " rxvlan off")
+}
+
+// offloads are the settings of the driver for taking tags off. virtio_net has none.
+func (s *scene) offloads() []string {
+	if s.name == "virtio_net" {
+		return []string{"off"}
+	}
+	return []string{"off", "on"}
+}
+
+// strips reports whether the driver takes tags off.
+func (s *scene) strips() bool {
+	s.Helper()
+	return strings.Contains(s.machine.Must("ethtool -k "+s.device()), "rx-vlan-offload: on")
+}
+
+// refused has XDP refused to a policy that depends on tags.
+func (s *scene) refused(policy string) {
+	s.Helper()
+	out, code := s.apply(policy, "--target", "xdp")
+	if code != 1 || !strings.Contains(out, "ethtool -K "+s.device()+" rxvlan off") {
+		s.Errorf("apply --target xdp to a device that takes tags off: exit code %d: %s", code, out)
+	}
+}
+
+// stacks sends the frames and looks at what was received.
+func (s *scene) stacks(when string) {
+	s.Helper()
+	s.ready()
+	type sent struct {
+		port  int
+		stack []tag
+		text  string
+	}
+	var all []sent
+	for _, stack := range stacks {
+		for _, port := range []int{drivertestOpenPort, drivertestClosedPort} {
+			all = append(all, sent{port, stack, s.send(port, stack...)})
+		}
+	}
+	s.ready() // the frames before it have been received
+	received := s.machine.Received()
+	n, wrong := 0, 0
+	for _, f := range all {
+		arrived := received[fmt.Sprintf("udp/%d %s", f.port, f.text)]
+		n += arrived
+		if forbidden := f.port == drivertestClosedPort || len(f.stack) > 0 && f.stack[0].id == 5; arrived > 0 && forbidden {
+			if wrong++; wrong < 10 {
+				s.Errorf("%s: received at port %d behind %x, against the policy", when, f.port, f.stack)
+			}
+		}
+		if arrived == 0 && f.port == drivertestOpenPort && len(f.stack) == 0 {
+			s.Errorf("%s: not received at port %d without tags", when, f.port)
+		}
+	}
+	s.Logf("%s: of %d frames %d were received, %d against the policy", when, len(all), n, wrong)
+}
