@@ -18,9 +18,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/demo"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/demo"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 

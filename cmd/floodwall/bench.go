@@ -10,15 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bench"
-	"github.com/floodwall/floodwall/internal/bench/page"
-	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/lab/experiment"
+	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // benchFlags are the flags of bench.
 type benchFlags struct {
-	options  bench.Options
+	options  experiment.Options
 	out      string
 	rows     string
 	markdown bool
@@ -38,7 +37,7 @@ func benchCommand(e *env) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return e.bench(c, args, &f) },
 	}
 	c.ValidArgs = []string{"all"}
-	for _, x := range bench.Experiments {
+	for _, x := range experiment.Experiments {
 		c.ValidArgs = append(c.ValidArgs, x.Name)
 	}
 	flags := c.Flags()
@@ -65,7 +64,7 @@ func benchLong() string {
 	var b strings.Builder
 	b.WriteString("Bench measures the cost of filtering on this machine, with real packets in network namespaces of its own.\n" +
 		"--calibrate measures the costs by which `apply` and `daemon` place rules.\n\nexperiments:\n")
-	for _, x := range bench.Experiments {
+	for _, x := range experiment.Experiments {
 		fmt.Fprintf(&b, "  %-9s %s\n", x.Name, x.Doc)
 	}
 	return strings.TrimRight(b.String(), "\n")
@@ -73,7 +72,7 @@ func benchLong() string {
 
 // knownExperiments wants names of experiments.
 func knownExperiments(c *cobra.Command, args []string) error {
-	if unknown := bench.Unknown(args); unknown != "" {
+	if unknown := experiment.Unknown(args); unknown != "" {
 		return usagef(c, "the experiments are "+strings.Join(c.ValidArgs[1:], ", ")+"; all is all of them", "unknown experiment %q", unknown)
 	}
 	return nil
@@ -93,7 +92,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 		return &privilegeError{commandLine: e.commandLine}
 	}
 	f.options.Progress = e.stderr
-	report, stopped := bench.Run(c.Context(), args, f.options)
+	report, stopped := experiment.Run(c.Context(), args, f.options)
 	if report == nil {
 		return stopped
 	}
@@ -121,12 +120,12 @@ func (f *benchFlags) check(c *cobra.Command) error {
 		return usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
 	case o.Phase < least[time.Duration](c, "for") || o.Phase > time.Hour:
 		return usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
-	case o.Routes < least[int](c, "routes") || o.Routes > bench.MaxRoutes:
-		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(bench.MaxRoutes), o.Routes)
+	case o.Routes < least[int](c, "routes") || o.Routes > experiment.MaxRoutes:
+		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(experiment.MaxRoutes), o.Routes)
 	}
 	for _, n := range o.Sizes {
-		if n < 1 || n > bench.MaxSize {
-			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(bench.MaxSize), n)
+		if n < 1 || n > experiment.MaxSize {
+			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(experiment.MaxSize), n)
 		}
 	}
 	return nil
@@ -149,7 +148,7 @@ func (e *env) printReport(r *report.Report, f *benchFlags) error {
 	if dir == "" {
 		dir = filepath.Join(e.stateOrDefault(), "bench", r.Time.Format("20060102T150405Z"))
 	}
-	saved := r.Save(dir, page.Write)
+	saved := r.Save(dir, report.WritePage)
 	if saved == nil {
 		e.note("the report is " + filepath.Join(dir, "report.html"))
 	}

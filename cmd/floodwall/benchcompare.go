@@ -6,13 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bench/compare"
-	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
 // benchCompareCommand is bench compare.
 func benchCompareCommand(e *env) *cobra.Command {
-	var o compare.Options
+	var o report.CompareOptions
 	var all bool
 	c := &cobra.Command{
 		Use:   "compare OLD NEW",
@@ -31,7 +30,7 @@ func benchCompareCommand(e *env) *cobra.Command {
 	return c
 }
 
-func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, all bool) error {
+func (e *env) benchCompare(c *cobra.Command, args []string, o report.CompareOptions, all bool) error {
 	if o.Alpha <= 0 || o.Alpha >= 1 {
 		return usagef(c, "0.05 is usual", "flag --alpha: must be between 0 and 1, got %v", o.Alpha)
 	}
@@ -43,7 +42,7 @@ func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, a
 	if err := errors.Join(errOld, errNew); err != nil {
 		return err
 	}
-	found := compare.Reports(old, new, o)
+	found := report.Compare(old, new, o)
 	if len(found.Rows) == 0 {
 		return fmt.Errorf("%s and %s have no row in common: compare runs of the same experiments", args[0], args[1])
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/bench/fleet"
+	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 // benchFleetCommand is bench fleet.
 func benchFleetCommand(e *env) *cobra.Command {
-	var o fleet.Options
+	var o experiment.FleetOptions
 	var strict bool
 	c := &cobra.Command{
 		Use:   "fleet",
@@ -42,7 +42,7 @@ func benchFleetCommand(e *env) *cobra.Command {
 // insideFleet tells the process that runs in the namespace which one it is.
 const insideFleet = "FLOODWALL_BENCH_FLEET"
 
-func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
+func (e *env) benchFleet(c *cobra.Command, o experiment.FleetOptions, strict bool) error {
 	if o.Nodes < 3 || o.Few < 3 || o.Bans < 1 || o.Rate < 1 || o.Probes < 1 || o.Sustained <= 0 || o.Partition <= 0 {
 		return usagef(c, helpHint(c), "the numbers must be positive, and --nodes and --few at least 3")
 	}
@@ -58,7 +58,7 @@ func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
 	}
 	defer os.RemoveAll(dir)
 	o.Progress = e.stderr
-	rows, err := fleet.Run(c.Context(), dir, o)
+	rows, err := experiment.RunFleet(c.Context(), dir, o)
 	if printed := e.printFleetRows(rows); err == nil {
 		err = printed
 	}
@@ -70,7 +70,7 @@ func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
 	return err
 }
 
-func (e *env) printFleetRows(rows []fleet.Row) error {
+func (e *env) printFleetRows(rows []experiment.FleetRow) error {
 	if e.json {
 		return json.NewEncoder(e.stdout).Encode(rows)
 	}

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bench/guard"
-	"github.com/floodwall/floodwall/internal/bpfvm"
+	"github.com/floodwall/floodwall/internal/lab/guard"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -81,7 +80,7 @@ func (e *env) printFindings(findings []guard.Finding) {
 }
 
 // printLines prints what each function executes, and then what each line does.
-func (e *env) printLines(lines []bpfvm.Line) {
+func (e *env) printLines(lines []guard.Line) {
 	functions := map[string]int{}
 	for _, l := range lines {
 		functions[l.Function] += l.Instructions

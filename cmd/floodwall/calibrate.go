@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
@@ -20,7 +20,7 @@ func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
 		return err
 	}
 	f.options.Progress = e.stderr
-	found, err := bench.Calibrate(c.Context(), f.options)
+	found, err := experiment.Calibrate(c.Context(), f.options)
 	if err != nil {
 		return err
 	}

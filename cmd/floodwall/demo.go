@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/demo"
-	"github.com/floodwall/floodwall/internal/demo/fleet"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/demo"
+	"github.com/floodwall/floodwall/internal/lab/demo/fleet"
 )
 
 // demoFlags are the flags of demo.

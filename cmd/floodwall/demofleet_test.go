@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/demo/fleet"
+	"github.com/floodwall/floodwall/internal/lab/demo/fleet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 

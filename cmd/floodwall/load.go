@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/loadclient"
+	"github.com/floodwall/floodwall/internal/lab/load"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func loadCommand(e *env) *cobra.Command {
-	var f loadclient.Plan
+	var f load.Plan
 	c := &cobra.Command{
 		Use:   "load URL [--connections N | --rate N/s] [--for D] [--keep-alive] [--insecure] [--json]",
 		Short: "ask a web server many times and show what its clients get",
@@ -42,8 +42,8 @@ func loadCommand(e *env) *cobra.Command {
 }
 
 // load asks, and prints what came of it, also when it was interrupted.
-func (e *env) load(c *cobra.Command, address string, p *loadclient.Plan) error {
-	target, err := loadclient.ParseTarget(address)
+func (e *env) load(c *cobra.Command, address string, p *load.Plan) error {
+	target, err := load.ParseTarget(address)
 	if err != nil {
 		return usageOf(c, err)
 	}

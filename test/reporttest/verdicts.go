@@ -4,7 +4,7 @@ package reporttest
 import (
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
 // Verdicts is the verdicts on these claims, those that rest on doubtful figures with a ~.

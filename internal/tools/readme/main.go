@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
 // Files, from the top of the tree.

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench/page"
-	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
 // tool is a row of the table: the names of results by column, "" where there is none.
@@ -98,8 +97,8 @@ func table(r *report.Report) string {
 const pictureTitle = "What it costs to drop a packet after rules that do not match"
 
 // picture is the chart of the table's first columns. A logarithmic axis has no 0: the rule that drops counts as well.
-func picture(r *report.Report) *page.Picture {
-	p := &page.Picture{Title: pictureTitle, X: "rules, with the one that drops", Y: "nanoseconds"}
+func picture(r *report.Report) *report.Picture {
+	p := &report.Picture{Title: pictureTitle, X: "rules, with the one that drops", Y: "nanoseconds"}
 	for _, t := range tools {
 		var points [][2]float64
 		for i, n := range rules {

@@ -355,7 +355,7 @@ func (s *section) reflectorSource(exit string) {
 }
 
 // ReflectorBytes is the size of the map xdp.Reflectors, a page: one port in 200 shares a byte with a reflector. DNS, NTP and HTTP/3 do not, as
-// TestReflectors of internal/bench/guard shows.
+// TestReflectors of internal/lab/guard shows.
 const (
 	ReflectorBytes = 1 << 12
 	reflectorShift = 32 - 12 // the upper bits of a product depend on all bits of its factors

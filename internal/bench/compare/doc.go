@@ -1,2 +1,0 @@
-// Package compare says what changed between two runs of the bench, beyond noise. It is arithmetic on their reports.
-package compare

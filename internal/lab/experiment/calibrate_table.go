@@ -1,0 +1,117 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/model/cost"
+)
+
+// picked chooses rounds of those that were measured.
+type picked func(report.Samples) report.Samples
+
+// The rounds that a figure is of, and two halves of them, by whose difference it can be told how far it is to be trusted.
+var (
+	allRounds  picked = func(s report.Samples) report.Samples { return s }
+	evenRounds picked = func(s report.Samples) report.Samples { return everySecond(s, 0) }
+	oddRounds  picked = func(s report.Samples) report.Samples { return everySecond(s, 1) }
+)
+
+func everySecond(s report.Samples, first int) (out report.Samples) {
+	for i := first; i < len(s); i += 2 {
+		out = append(out, s[i])
+	}
+	return out
+}
+
+// of is what a packet costs at a probe: the least of the rounds, as all that disturbs only adds.
+func (pick picked) of(p *rig.Probe) float64 {
+	if rounds := pick(p.Costs); len(rounds) > 0 {
+		return slices.Min(rounds)
+	}
+	return math.NaN()
+}
+
+// stageCost is the figures of a stage.
+type stageCost struct {
+	cost.Work
+	reach float64
+}
+
+// cost is what each of the stage's probes takes beyond another. Figures below 0 cannot be told from nothing.
+func (p *stageProbes) cost(pick picked) (c stageCost) {
+	one := pick.of(p.one)
+	rule := (pick.of(p.many) - one) / manyRules
+	beyond := func(q *rig.Probe, n float64) float64 { return (pick.of(q)-one)/n - rule }
+	c.Rule, c.Hook = rule, one-pick.of(p.base)-rule
+	c.Set, c.Limit = beyond(p.sets, manySets), beyond(p.limits, manyLimits)
+	if p.locals != nil {
+		c.Local = beyond(p.locals, manyLocals)
+	}
+	c.reach = pick.of(p.drop) - c.Hook - rule
+	return c
+}
+
+// positive is the same without figures below 0.
+func (c stageCost) positive() stageCost {
+	for _, v := range []*float64{&c.Hook, &c.Rule, &c.Set, &c.Limit, &c.Local, &c.reach} {
+		*v = max(*v, 0)
+	}
+	return c
+}
+
+// result fills in the model, and returns the table that shows it.
+func (c *calibration) result() *report.Table {
+	t := &report.Table{
+		Title: "calibrate: nanoseconds that a packet costs on this host",
+		Head:  []string{"", "drop, beside the rules", "stage in use", "a rule", "a set", "a limit", "own address", ""},
+		Notes: append([]string{
+			"The receive thread's own time, of packets of 128 bytes that a router forwards, and for drops, of such to itself: the",
+			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is",
+				probeRounds, report.CountText(int(packets(c.Session)))),
+			fmt.Sprintf("a part of %d, a set of %d, a limit of %d, an own address of %d.", manyRules, manySets, manyLimits, manyLocals),
+		}, c.missing...),
+	}
+	for _, p := range c.measured {
+		all, even, odd := p.cost(allRounds), p.cost(evenRounds), p.cost(oddRounds)
+		c.model.Work[p.target+"/"+p.stage] = all.positive().Work
+		cells := []string{p.target + " at " + p.stage, ""}
+		if p.target != "iptables" { // what its packets have cost by then, nftables tells
+			c.model.Reach[p.stage] = all.positive().reach
+			cells[1] = nanoseconds(t, all.reach, even.reach, odd.reach)
+		}
+		cells = append(cells, nanoseconds(t, all.Hook, even.Hook, odd.Hook), nanoseconds(t, all.Rule, even.Rule, odd.Rule),
+			nanoseconds(t, all.Set, even.Set, odd.Set), nanoseconds(t, all.Limit, even.Limit, odd.Limit), "", "")
+		if p.locals != nil {
+			cells[6] = nanoseconds(t, all.Local, even.Local, odd.Local)
+		}
+		t.AddRow(cells...)
+	}
+	if c.behind.plain != nil {
+		c.model.Conntrack = c.between(t, "conntrack, before filter", c.behind.tracked)
+		c.model.Route = c.between(t, "the table of routes, before filter", c.behind.routed)
+	}
+	return t
+}
+
+// between adds a row for what stands between raw and filter, and returns what that costs.
+func (c *calibration) between(t *report.Table, label string, p *rig.Probe) float64 {
+	beyond := func(pick picked) float64 { return pick.of(p) - pick.of(c.behind.plain) }
+	t.AddRow(label, nanoseconds(t, beyond(allRounds), beyond(evenRounds), beyond(oddRounds)), "", "", "", "", "", "")
+	return max(beyond(allRounds), 0)
+}
+
+// nanoseconds is a figure as text, with what it is by either half of the rounds.
+func nanoseconds(t *report.Table, v, even, odd float64) string {
+	if v < 0 {
+		t.AddNote("0* came out below nothing: less than can be told.")
+		return "0*"
+	}
+	if doubt := math.Abs(even-odd) / 2; doubt >= 0 {
+		return fmt.Sprintf("%.1f ±%.1f", v, doubt)
+	}
+	return fmt.Sprintf("%.1f", v)
+}

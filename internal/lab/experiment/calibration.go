@@ -1,0 +1,32 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+)
+
+// Calibrate measures what packets cost on this host: in a lab, to whose router this host's routes are copied. It takes
+// less than a minute.
+func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")
+	}
+	o = o.WithDefaults()
+	s := &rig.Session{Options: o, Steps: rig.NewProgress(o.Progress, []string{"calibrate"}, o)}
+	s.Steps.Begin()
+	defer s.Steps.End()
+	table, err := rig.HostRoutes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := runCalibration(ctx, s, Groups, maps.All(table), "")
+	if err == nil {
+		c.Table.AddNote("The table of routes is a copy of this host's, of %s.", report.Things(len(table), "route", "routes"))
+	}
+	return c, err
+}

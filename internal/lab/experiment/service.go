@@ -1,0 +1,93 @@
+package experiment
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// serviceText is a policy with a service, and what follows its port.
+const serviceText = "default: drop\nservices:\n  - {name: web, port: tcp/80%s}\n"
+
+func serviceColumns() []*column {
+	return []*column{
+		{name: "syn=off", head: "off", text: fmt.Sprintf(serviceText, ""), prepare: nothing},
+		{name: "syn=always", head: "always, mode host", text: fmt.Sprintf(serviceText, ", syn: {when: always, mode: host}"), prepare: connect},
+	}
+}
+
+func nothing(context.Context, control.Instance, *ebpf.Program) error { return nil }
+
+// connection is one to the service.
+type connection struct {
+	name, label    string // of its family, behind those of a kind of packet
+	client, server string
+	stranger       string // of no connection
+}
+
+var programConnections = []connection{
+	{"4", "", "9.9.9.9:40001", "10.0.0.2:80", "9.9.9.9:40002"},
+	{"6", ", IPv6", "[2400::9]:40001", "[fd00::2]:80", "[2400::9]:40002"},
+}
+
+func (c *connection) segment() string {
+	return fmt.Sprintf("tcp %s > %s . seq=1001 ack=1001 len=1500", c.client, c.server)
+}
+
+func (c *connection) stray() string {
+	return fmt.Sprintf("tcp %s > %s . seq=1001 ack=1001", c.stranger, c.server)
+}
+
+// serviceKinds are packets to the service. SYNs are not among them: their answer takes the place of the frame, and the kernel
+// does not put that back between two runs.
+func serviceKinds() (kinds []packetKind) {
+	for _, c := range programConnections {
+		kinds = append(kinds, packetKind{"segment" + c.name, "segment of a connection" + c.label, c.segment()},
+			packetKind{"stray" + c.name, "ACK of no connection" + c.label, c.stray()})
+	}
+	return kinds
+}
+
+// connect has the clients prove their addresses to a program: it is sent SYNs, and the ACKs of what it answers.
+func connect(_ context.Context, _ control.Instance, p *ebpf.Program) error {
+	for _, c := range programConnections {
+		answer, err := programSend(p, fmt.Sprintf("tcp %s > %s S seq=1000", c.client, c.server), rig.XDPTX)
+		if err != nil {
+			return err
+		}
+		number := binary.BigEndian.Uint32(packet.Decode(answer).L4[4:])
+		ack := fmt.Sprintf("tcp %s > %s . seq=1001 ack=%d", c.client, c.server, number+1)
+		for _, s := range []struct {
+			line string
+			want uint32
+		}{{ack, rig.XDPPass}, {c.segment(), rig.XDPPass}, {c.stray(), rig.XDPDrop}} {
+			if _, err := programSend(p, s.line, s.want); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send gives a packet to a program, which must do what is wanted, and returns the frame as it is then.
+func programSend(p *ebpf.Program, line string, want uint32) (after []byte, err error) {
+	data, err := frame(line)
+	if err != nil {
+		return nil, err
+	}
+	o := ebpf.RunOptions{Data: data, DataOut: make([]byte, 2*len(data))}
+	got, err := p.Run(&o)
+	if err == nil && got != want {
+		err = fmt.Errorf("XDP action %d, want %d", got, want)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("packet %q: %w", line, err)
+	}
+	return o.DataOut, nil
+}

@@ -1,0 +1,86 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+)
+
+// The article's request, and how often it was made.
+const (
+	pageFile        = "page"
+	pageSize        = 10 << 10
+	articleRequests = 1000
+	warmup          = 50 // requests before those, by which what was swept from the caches comes back
+)
+
+// newSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
+func newSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
+	b.Sites++
+	at, err := rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []string{"0.0.0.0/1", "128.0.0.0/1", "2000::/3"} {
+		to := netip.MustParsePrefix(part)
+		via := at.Out.Addrs[report.Choice(to.Addr().Is6(), 1, 0)].Addr()
+		if err := at.Server.Route(to, via, at.In); err != nil {
+			return nil, err
+		}
+	}
+	where := rig.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}
+	n, err := rig.StartStaticNginx(ctx, at.Server, where, serverAt(false), serverAt(true), pageFile, make([]byte, pageSize))
+	if err != nil {
+		return nil, err
+	}
+	b.Owned = append(b.Owned, n.Close)
+	return at, nil
+}
+
+// serverAt is the server's address.
+func serverAt(v6 bool) netip.AddrPort {
+	return netip.AddrPortFrom(report.Choice(v6, rig.Server6, rig.Server4), 80)
+}
+
+// probeTime is how long a client waits who must not get an answer.
+const probeTime = 50 * time.Millisecond
+
+// probe has a client ask whose address is listed. Without a firewall, there is an answer.
+func (c *testCase) probe(ctx context.Context, l *rig.List) error {
+	listed, ok := l.Visitor()
+	if !ok {
+		return nil
+	}
+	o := c.serial(l, 1)
+	o.From, o.Warmup = listed, 0
+	if c.load != nil {
+		o.Timeout = probeTime
+	}
+	if err := o.Host.Own(netip.PrefixFrom(listed, listed.BitLen())); err != nil {
+		return err
+	}
+	switch _, err := lab.Serial(ctx, o); {
+	case c.load == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("%s is listed and gets an answer", listed)
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%s is listed: %w", listed, err)
+	}
+	return nil
+}
+
+// serial is what the clients ask.
+func (c *testCase) serial(l *rig.List, requests int) lab.SerialOptions {
+	return lab.SerialOptions{
+		Host: c.site.Out.Host, Server: serverAt(l.V6), Request: lab.Request{Target: "/" + pageFile}, Body: pageSize,
+		Requests: requests, Warmup: warmup, CPU: rig.SourceCPU, Urgent: true,
+	}
+}

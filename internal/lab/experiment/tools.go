@@ -1,0 +1,145 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+)
+
+// blocker is a way to block addresses.
+type blocker struct {
+	name, label string
+	article     []float64 // milliseconds of a request in the article, by publishedColumns; nil: it has none
+	most        int       // entries that it is measured with; 0: any number
+	slow        bool      // takes minutes for 10 million addresses
+
+	// load has a site block a list. Without it, nothing is blocked.
+	load func(context.Context, *rig.Site, *rig.List) (blocking, error)
+}
+
+// blocking is a list that is blocked.
+type blocking struct {
+	rig.Loaded
+	remove func() error // nil: there is nothing to remove
+}
+
+// Names of rows that others are compared with.
+const (
+	noFirewall   = "no-firewall"
+	noneAgain    = "no-firewall/again"
+	rulesBlocker = "iptables"
+	ipsetBlocker = "ipset"
+	ourBlocker   = "floodwall"
+)
+
+// testCases are the rows. Those without firewall stand at both ends, as they are the measure of the others.
+func testCases() (cases []*testCase) {
+	for _, by := range []blocker{
+		{name: noFirewall, label: "no firewall"},
+		{
+			name: rulesBlocker, label: "iptables: a rule each", most: publishedMost, load: blockByRules,
+			article: []float64{0.76, 0.98, 1.77, 4.28, 4.00, 9.85, 8.04, 8.75, 15.05, 10.44, 10.89, 12.06},
+		},
+		{
+			name: ipsetBlocker, label: "iptables: one ipset", slow: true, load: blockByIpset,
+			article: []float64{0.63, 0.57, 0.93, 0.58, 0.61, 0.65, 0.84, 0.91, 1.29, 0.54, 0.95, 1.28},
+		},
+		{name: "nft", label: "nft: one set", slow: true, load: blockByNft},
+		{name: ourBlocker, label: "floodwall", load: blockByFloodwall},
+		{name: noneAgain, label: "no firewall, again"},
+	} {
+		cases = append(cases, &testCase{blocker: by})
+	}
+	return cases
+}
+
+// leastRulesToWeigh is from which number of rules on their memory stands out of what else happens on a machine.
+const leastRulesToWeigh = 25_000
+
+// blockByRules has iptables drop each entry by a rule of its own.
+func blockByRules(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+	var rules strings.Builder
+	rules.WriteString("*filter\n")
+	var line []byte
+	for _, p := range l.Prefixes {
+		line = append(l.AppendEntry(append(line[:0], "-A INPUT -s "...), p), " -j DROP\n"...)
+		rules.Write(line)
+	}
+	rules.WriteString("COMMIT\n")
+	before := rig.KernelMemory()
+	took, err := rig.RestoreRules(ctx, at, l.V6, rules.String())
+	if err != nil {
+		return g, err
+	}
+	g.Loaded = rig.Loaded{Seconds: report.Samples{took.Seconds()}}.Weighed(before, len(l.Prefixes), leastRulesToWeigh)
+	g.remove = func() error { return flushRules(ctx, l, at) }
+	return g, nil
+}
+
+// flushRules removes all rules of the filter table.
+func flushRules(ctx context.Context, l *rig.List, at *rig.Site) error {
+	_, err := rig.RestoreRules(context.WithoutCancel(ctx), at, l.V6, "*filter\nCOMMIT\n")
+	return err
+}
+
+// blockByIpset has one rule of iptables drop what is in a set.
+func blockByIpset(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+	if g.Loaded, err = rig.RestoreIpset(ctx, at, l); err != nil {
+		return g, err
+	}
+	g.remove = func() error {
+		if err := flushRules(ctx, l, at); err != nil {
+			return err
+		}
+		_, _, err := rig.RunTool(context.WithoutCancel(ctx), at.Server, nil, "ipset", "destroy", "listed")
+		return err
+	}
+	_, err = rig.RestoreRules(ctx, at, l.V6, "*filter\n-A INPUT "+rig.MatchListed+" -j DROP\nCOMMIT\n")
+	return g, err
+}
+
+// blockByNft has one rule of nft drop what is in a set.
+func blockByNft(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+	if g.Loaded, err = rig.LoadNftSet(ctx, at, l, rig.NftInput, rig.NftDrop(l)); err != nil {
+		return g, err
+	}
+	g.remove = func() error {
+		_, _, err := rig.RunTool(context.WithoutCancel(ctx), at.Server, nil, "nft", "flush", "ruleset")
+		return err
+	}
+	return g, nil
+}
+
+// blockByFloodwall applies a policy that drops what is in a set, to the target that Floodwall chooses.
+func blockByFloodwall(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+	file, forget, err := rig.TempFile("blocked.txt", l.Write)
+	if err != nil {
+		return g, err
+	}
+	defer forget()
+	policy := fmt.Sprintf("default: pass\nsets: {blocked: {file: %s}}\nrules: [{name: blocked, from: $blocked, then: drop}]\n", strconv.Quote(file))
+	debug.FreeOSMemory() // as a command begins
+	start := time.Now()
+	held, err := at.Install(ctx, policy, rig.TargetOptions("auto"))
+	if err != nil {
+		return g, err
+	}
+	g.Seconds, g.remove = report.Samples{time.Since(start).Seconds()}, held.Remove
+	err = at.Server.Do(func() error {
+		program, err := rig.AttachedProgram(at.In.Name)
+		if err != nil {
+			return err
+		}
+		defer program.Close()
+		bytes, err := rig.MapMemory(program)
+		g.Bytes = float64(bytes)
+		return err
+	})
+	return g, err
+}

@@ -1,0 +1,31 @@
+package experiment
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestWatch watches a counter that grows in the first part of the time only.
+func TestWatch(t *testing.T) {
+	var count atomic.Uint64
+	w := watchRate(func() (uint64, error) { return count.Load(), nil })
+	begun := time.Now()
+	count.Add(1_000_000)
+	time.Sleep(4 * watchPart)
+	mean, least, err := w.stop()
+	highest := 1e6 / (4 * watchPart).Seconds()
+	lowest := 1e6 / (time.Since(begun) + watchPart).Seconds()
+	if err != nil || mean < lowest || mean > highest || least != 0 {
+		t.Errorf("%g per second, %g at least, %v; want %g to %g, 0 at least", mean, least, err, lowest, highest)
+	}
+}
+
+func TestWatchFails(t *testing.T) {
+	want := errors.New("no counter")
+	w := watchRate(func() (uint64, error) { return 0, want })
+	if _, _, err := w.stop(); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}

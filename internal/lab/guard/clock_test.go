@@ -1,0 +1,80 @@
+package guard
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestFirstTick has a program ask for the coarse time for the first time in a tick whose number ends in zeros, as what it remembers does
+// before that: who brings back the cookie of the tick before is let in.
+func TestFirstTick(t *testing.T) {
+	testutil.RequireRoot(t)
+	const (
+		tick  = 4_000_000  // of the machine, in nanoseconds
+		first = tick << 20 // TICK_BITS of bpf/clock.h
+	)
+	inLab(t, func(g *guard) error {
+		return policy(synPolicy)(context.Background(), g, func(p *ebpf.Program) error {
+			forgetTick(t, p)
+			m, err := OpenProgram(p)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			send := func(now uint64, line string) Result {
+				m.Now = func() uint64 { return now }
+				r, err := run(m, line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			answer := send(first-tick, bare)
+			if answer.Action != rig.XDPTX {
+				t.Fatalf("XDP action %d, want an answer", answer.Action)
+			}
+			for _, step := range []struct {
+				now  uint64
+				want uint32
+			}{{first, rig.XDPPass}, {first * 2, rig.XDPDrop}} { // the second has lost its time
+				m.Forget()
+				if got := send(step.now, handshake(answer.Frame)).Action; got != step.want {
+					t.Errorf("%d ns after the start: XDP action %d, want %d", step.now, got, step.want)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// forgetTick sets what a program remembers of the clock to what it is before the first use. The kernel of the lab may have sent packets.
+func forgetTick(t *testing.T, p *ebpf.Program) {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if info, err := m.Info(); err != nil {
+			t.Fatal(err)
+		} else if info.Name == image.Tick {
+			if err := m.Put(uint32(0), make([]byte, info.ValueSize)); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("the program has no map %s", image.Tick)
+}

@@ -1,0 +1,121 @@
+package guard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// instruction is struct bpf_insn of linux/bpf.h. A load of a 64-bit constant takes two, the second of which has the upper
+// half as its imm.
+type instruction struct {
+	code     uint8
+	dst, src uint8
+	off      int16
+	imm      int32
+}
+
+const instructionSize = 8
+
+// The parts of an opcode: linux/bpf_common.h, linux/bpf.h, and RFC 9669.
+const (
+	classMask  = 0x07
+	classLD    = 0x00
+	classLDX   = 0x01
+	classST    = 0x02
+	classSTX   = 0x03
+	classALU   = 0x04
+	classJMP   = 0x05
+	classJMP32 = 0x06
+	classALU64 = 0x07
+
+	sourceX = 0x08 // the second operand is a register
+	opMask  = 0xf0
+
+	modeMask   = 0xe0
+	modeMem    = 0x60
+	modeMemSX  = 0x80
+	modeAtomic = 0xc0
+
+	loadImm64 = 0x18
+)
+
+// The values of src in calls and loads of 64-bit constants.
+const (
+	pseudoMap      = 1 // of a load: imm is a map's number
+	pseudoMapValue = 2 // of a load: an address in the only value of a map
+	pseudoCall     = 1 // of a call: of a function of the program
+	pseudoKfunc    = 2 // of a call: of a kernel function that is no helper
+)
+
+// sizes of loads and stores in bytes, by bits 3 and 4 of the opcode.
+var sizes = [4]int{4, 2, 1, 8}
+
+func (i instruction) class() uint8 { return i.code & classMask }
+func (i instruction) op() uint8    { return i.code & opMask }
+func (i instruction) mode() uint8  { return i.code & modeMask }
+func (i instruction) size() int    { return sizes[i.code>>3&3] }
+
+// decode reads instructions in the byte order of this machine.
+func decode(raw []byte) []instruction {
+	all := make([]instruction, len(raw)/instructionSize)
+	for n := range all {
+		b := raw[n*instructionSize:]
+		all[n] = instruction{
+			code: b[0], dst: b[1] & 0xf, src: b[1] >> 4,
+			off: int16(binary.NativeEndian.Uint16(b[2:])), imm: int32(binary.NativeEndian.Uint32(b[4:])),
+		}
+	}
+	return all
+}
+
+// programInfo is the beginning of struct bpf_prog_info of linux/bpf.h. The library has no way to the raw instructions: it
+// refuses calls of functions in kernel modules, whose distance looks to it like another platform's mark.
+type programInfo struct {
+	kind, id     uint32
+	tag          [8]byte
+	jitedLength  uint32
+	length       uint32 // of the translated instructions, in bytes
+	jited        uint64
+	instructions uint64 // where to write them
+}
+
+// translated are the instructions that the kernel made of a program. None are an error: the caller lacks the right to them.
+func translated(p *ebpf.Program) ([]instruction, error) {
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	info := &programInfo{}
+	pinned.Pin(info)
+	if err := objectInfo(p, info); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, max(instructionSize, info.length))
+	pinned.Pin(&raw[0])
+	*info = programInfo{length: info.length, instructions: uint64(uintptr(unsafe.Pointer(&raw[0])))}
+	if err := objectInfo(p, info); err != nil {
+		return nil, err
+	}
+	if info.length == 0 || info.instructions == 0 {
+		return nil, fmt.Errorf("the kernel does not show the instructions of program %d: that takes root's rights, and "+
+			"sysctl net.core.bpf_jit_harden of at most 1", info.id)
+	}
+	return decode(raw), nil
+}
+
+// objectInfo asks the kernel about a program. What the answer's address is of must be pinned.
+func objectInfo(p *ebpf.Program, info *programInfo) error {
+	attr := struct {
+		fd, length uint32
+		info       uint64
+	}{uint32(p.FD()), uint32(unsafe.Sizeof(*info)), uint64(uintptr(unsafe.Pointer(info)))}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(p)
+	if errno != 0 {
+		return fmt.Errorf("instructions of a program: %w", errno)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package guard
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// layout is where this kernel has what programs reach without a call, in bytes from the beginning of each structure.
+type layout struct {
+	data, dataEnd, dataMeta, dataHardStart, rxq, frameSize, buff uint64 // struct xdp_buff, and its size
+	device, queue, rxqInfo                                       uint64 // struct xdp_rxq_info, and its size
+	ifindex                                                      uint64 // struct net_device
+	arrayValues                                                  uint64 // struct bpf_array
+	hashKey                                                      uint64 // struct htab_elem
+}
+
+// kernelLayout reads the layout from the kernel's own types.
+var kernelLayout = sync.OnceValues(func() (l layout, err error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return l, fmt.Errorf("types of the kernel: %w", err)
+	}
+	for _, m := range []struct {
+		of, name string
+		at       *uint64
+	}{
+		{"xdp_buff", "data", &l.data}, {"xdp_buff", "data_end", &l.dataEnd}, {"xdp_buff", "data_meta", &l.dataMeta},
+		{"xdp_buff", "data_hard_start", &l.dataHardStart}, {"xdp_buff", "rxq", &l.rxq}, {"xdp_buff", "frame_sz", &l.frameSize},
+		{"xdp_buff", "", &l.buff}, {"xdp_rxq_info", "dev", &l.device}, {"xdp_rxq_info", "queue_index", &l.queue},
+		{"xdp_rxq_info", "", &l.rxqInfo}, {"net_device", "ifindex", &l.ifindex}, {"bpf_array", "value", &l.arrayValues},
+		{"htab_elem", "key", &l.hashKey},
+	} {
+		var s *btf.Struct
+		if err := spec.TypeByName(m.of, &s); err != nil {
+			return l, fmt.Errorf("struct %s of the kernel: %w", m.of, err)
+		}
+		if m.name == "" {
+			*m.at = uint64(s.Size)
+			continue
+		}
+		bytes, ok := offsetIn(s.Members, m.name)
+		if !ok {
+			return l, fmt.Errorf("struct %s of the kernel has no member %s", m.of, m.name)
+		}
+		*m.at = bytes
+	}
+	return l, nil
+})
+
+// offsetIn is where a member is, which may be one of a structure or union without a name.
+func offsetIn(members []btf.Member, name string) (uint64, bool) {
+	for _, m := range members {
+		at := uint64(m.Offset.Bytes())
+		if m.Name == name {
+			return at, true
+		}
+		if m.Name != "" {
+			continue
+		}
+		var inner []btf.Member
+		switch t := btf.UnderlyingType(m.Type).(type) {
+		case *btf.Struct:
+			inner = t.Members
+		case *btf.Union:
+			inner = t.Members
+		}
+		if in, ok := offsetIn(inner, name); ok {
+			return at + in, true
+		}
+	}
+	return 0, false
+}
+
+// symbols are the kernel's functions by their addresses. A function may have several names.
+type symbols struct {
+	base  uint64 // __bpf_call_base, from which calls count
+	names map[uint64][]string
+}
+
+var kernelSymbols = sync.OnceValues(func() (*symbols, error) {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return nil, fmt.Errorf("names of the kernel's functions: %w", err)
+	}
+	defer f.Close()
+	s := &symbols{names: map[uint64][]string{}}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text()) // address, type, name and perhaps a module
+		if len(fields) < 3 || !strings.Contains("tTwW", fields[1]) {
+			continue
+		}
+		at, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("names of the kernel's functions: %w", err)
+		}
+		s.names[at] = append(s.names[at], fields[2])
+		if fields[2] == "__bpf_call_base" {
+			s.base = at
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("names of the kernel's functions: %w", err)
+	}
+	if s.base == 0 {
+		return nil, errors.New("the kernel does not show the addresses of its functions: set sysctl kernel.kptr_restrict to 0 or 1")
+	}
+	return s, nil
+})

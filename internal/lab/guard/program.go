@@ -1,0 +1,96 @@
+package guard
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// program is instructions, with what their references lead to.
+type program struct {
+	instructions []instruction
+	references   map[int]uint64   // addresses, by the place of the load
+	calls        map[int]function // by the place of the call; nil: a tail call
+	names        map[int]string   // of what is called, for errors
+	places       places
+}
+
+// Numbers of helpers that stay in translated programs (enum bpf_func_id).
+const tailCall = 12
+
+// openProgram reads a program's instructions, and opens its maps.
+func (m *Machine) openProgram(p *ebpf.Program) (*program, error) {
+	instructions, err := translated(p)
+	if err != nil {
+		return nil, err
+	}
+	o := &program{instructions: instructions, references: map[int]uint64{}, calls: map[int]function{}, names: map[int]string{}}
+	if o.places, err = placesOf(p); err != nil {
+		return nil, err
+	}
+	for pc := 0; pc < len(instructions); pc++ {
+		i := instructions[pc]
+		switch {
+		case i.code == loadImm64 && pc+1 < len(instructions):
+			if err := m.resolve(o, pc); err != nil {
+				return nil, fmt.Errorf("instruction %d: %w", pc, err)
+			}
+			pc++
+		case i.code == classJMP|jumpCall && i.src != pseudoCall:
+			m.name(o, pc)
+		}
+	}
+	return o, nil
+}
+
+// resolve gives a load of a 64-bit constant its value.
+func (m *Machine) resolve(o *program, pc int) error {
+	i, second := o.instructions[pc], o.instructions[pc+1].imm
+	switch i.src {
+	case 0:
+		o.references[pc] = uint64(uint32(i.imm)) | uint64(uint32(second))<<32
+		if pc+2 < len(o.instructions) && readsVariable(i, o.instructions[pc+2], o.references[pc]) {
+			o.references[pc] = m.jiffies.base
+		}
+		return nil
+	case pseudoMap, pseudoMapValue:
+		t, err := m.openTable(ebpf.MapID(uint32(i.imm)))
+		if err != nil {
+			return err
+		}
+		o.references[pc] = t.object.base
+		if i.src == pseudoMapValue {
+			o.references[pc] += m.layout.arrayValues + uint64(uint32(second))
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown kind %d of a constant", i.src)
+}
+
+// readsVariable reports whether a constant is the address of a variable of the kernel, which the next instruction reads: the verifier puts
+// that in place of a call of bpf_jiffies64(), and of no other (kernel/bpf/verifier.c, do_misc_fixups).
+func readsVariable(constant, next instruction, value uint64) bool {
+	const (
+		load64      = 0x79    // BPF_LDX | BPF_MEM | BPF_DW
+		kernelSpace = 1 << 63 // on the architectures with 64 bits that are emulated
+	)
+	return value >= kernelSpace && next.code == load64 && next.src == constant.dst && next.off == 0
+}
+
+// name finds what is called. The kernel has put the distance of a function from __bpf_call_base into the instruction. What
+// is not emulated is an error only when a packet leads there.
+func (m *Machine) name(o *program, pc int) {
+	i := o.instructions[pc]
+	if i.imm == tailCall && i.src == 0 {
+		o.calls[pc], o.names[pc] = nil, "bpf_tail_call"
+		return
+	}
+	o.names[pc] = fmt.Sprintf("the function at distance %d", i.imm)
+	for _, name := range m.symbols.names[m.symbols.base+uint64(int64(i.imm))] {
+		o.names[pc] = name
+		if f := functions[name]; f != nil {
+			o.calls[pc] = f
+			return
+		}
+	}
+}

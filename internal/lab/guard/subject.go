@@ -1,0 +1,146 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+)
+
+// subject is a program, and the kinds of packets that it is given.
+type subject struct {
+	open  func(context.Context, *guard, func(*ebpf.Program) error) error // has the program loaded for a while
+	kinds []kind
+}
+
+// The policies that need more than rules.
+const (
+	limitPolicy = "default: drop\nchecks: off\n" +
+		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
+	synPolicy  = "default: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
+	mssPolicy  = "default: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
+	listPolicy = "default: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
+)
+
+// sampled has samples taken of the traffic, of so few packets that none of those that are counted here is one.
+const sampled = "daemon: {sample: 1/1000000000}"
+
+// listLength is how many addresses the list has.
+const listLength = 1_000_000
+
+// More packets than the limit lets through at once, and more than the program asks the kernel about at once
+// (ASK_BURST of bpf/connlookup.h).
+const (
+	overLimit = 200
+	overAsked = 2500
+)
+
+// subjects are all that the guard can count.
+var subjects = []subject{
+	{reference(func() (*ebpf.Program, error) {
+		return rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
+	}), []kind{dropped("empty", udp4)}},
+	{reference(func() (*ebpf.Program, error) { return rig.LoadPeerProgram(rig.Touch) }), []kind{dropped("touch", udp4)}},
+	{reference(func() (*ebpf.Program, error) { return rig.LoadPeerProgram(rig.Least) }), []kind{dropped("least", udp4)}},
+	{rules(0, "off"), []kind{dropped("rules=0", udp4)}},
+	{rules(20, "off"), []kind{
+		dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6), dropped("rules=20/vlan", tagged),
+	}},
+	{rules(20, "off\n"+sampled), []kind{dropped("rules=20/sampled", udp4)}},
+	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
+	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4), dropped("rules=20/strict/dns", answer), forged("rules=20/strict/forged")}},
+	{rules(500, "off"), []kind{dropped("rules=500", udp4), ruled(500)}},
+	{rules(10_000, "off"), []kind{dropped("rules=10000", udp4), ruled(10_000)}},
+	{list, []kind{
+		flood("listed", func(g *guard) []netip.Addr { return g.list.Listed }),
+		flood("unlisted", func(g *guard) []netip.Addr { return g.list.Unlisted }),
+	}},
+	{patterns(1), []kind{dropped("pattern", long)}},
+	{patterns(64), []kind{dropped("patterns=64", long)}},
+	{policy(limitPolicy), []kind{
+		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
+	}},
+	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
+	{policy(synPolicy), []kind{
+		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
+		after("ack", rig.XDPDrop, overAsked, stray),
+		{name: "connection", want: rig.XDPPass, before: bare, times: 1, reply: handshake, lines: one(segment)},
+	}},
+}
+
+// Kinds are the names of the kinds of packets.
+func Kinds() (names []string) {
+	for _, s := range subjects {
+		for _, k := range s.kinds {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// reference is a program that is no policy's.
+func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(_ context.Context, _ *guard, use func(*ebpf.Program) error) error {
+		p, err := load()
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		return use(p)
+	}
+}
+
+// rules is the program of n rules that do not match. Their text is made when the program is counted: every command of floodwall
+// would make it otherwise, as it starts.
+func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		return policy("checks: "+checks+"\n"+rig.RulesPolicy(n))(ctx, g, use)
+	}
+}
+
+// patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.
+func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		text := "default: drop\nchecks: off\nrules:\n"
+		for i := range n {
+			text += fmt.Sprintf("  - {name: p%d, proto: udp, payload: {contains: %q}, then: drop}\n", i, fmt.Sprintf("text%02d.example", i))
+		}
+		return policy(text)(ctx, g, use)
+	}
+}
+
+// policy is the program of a policy, while it is in force.
+func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		a, err := g.at.Apply(ctx, text, func(context.Context, control.Instance) error {
+			p, err := rig.AttachedProgram(g.at.In.Name)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return use(p)
+		})
+		if err != nil {
+			return err
+		}
+		return a.Program.Close()
+	}
+}
+
+// list is the program of a policy with a list.
+func list(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+	g.list = rig.RandomHosts(g.listLength)
+	file, remove, err := rig.TempFile("list.txt", func(w io.Writer) error { return g.list.Write(w) })
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return policy(fmt.Sprintf(listPolicy, strconv.Quote(file)))(ctx, g, use)
+}

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/plotter"
+)
+
+// charts are those of an experiment: its curves by the chart that they name, and its series over time by their unit.
+func charts(o *Outcome) (all []chart) {
+	into := func(c chart) *chart {
+		i := slices.IndexFunc(all, func(other chart) bool { return other.Title == c.Title })
+		if i < 0 {
+			all = append(all, c)
+			i = len(all) - 1
+		}
+		return &all[i]
+	}
+	looks := looks{}
+	for _, c := range o.Curves {
+		on := into(chart{Title: c.Chart, X: unit(c.X), Y: unit(c.Y), LogX: c.LogX, LogY: c.LogY})
+		on.add(c.Label, looks.of(c.Label), c.Points)
+	}
+	for _, s := range o.Series {
+		points := make([][2]float64, len(s.Values))
+		for i, v := range s.Values {
+			points[i] = [2]float64{float64(i+1) * s.Seconds, v}
+		}
+		into(chart{Title: unit(s.Unit) + " over time", X: "seconds"}).add(s.Label, looks.of(s.Label), points)
+	}
+	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Lines) == 0 })
+}
+
+// unit is one as people write it.
+func unit(name string) string {
+	switch name {
+	case "pps":
+		return "packets per second"
+	case "req/s":
+		return "requests per second"
+	case "ACKs-dropped/s":
+		return "ACKs dropped per second"
+	}
+	return strings.Replace(name, "/s", " per second", 1)
+}
+
+// add adds a line, of the points that can be drawn; when there is none, it adds nothing.
+func (c *chart) add(label string, look int, points [][2]float64) {
+	l := line{Label: label, Look: look, Own: isOwn(label)}
+	for _, p := range points {
+		if c.finite(p[0], p[1]) {
+			l.Points = append(l.Points, plotter.XY{X: p[0], Y: p[1]})
+		}
+	}
+	if len(l.Points) > 0 {
+		c.Lines = append(c.Lines, l)
+	}
+}
+
+func isOwn(label string) bool { return strings.Contains(label, "floodwall") }
+
+// looks gives each label of an experiment a look, which is the same in all of its charts.
+type looks map[string]int
+
+// Which colors are whose: Floodwall's, the limit's, and the others'.
+var (
+	ownColors   = []int{0, 6, 5}
+	limitColors = []int{7 + colors} // dashed
+	otherColors = []int{1, 2, 3, 4}
+)
+
+// of is the look of a label: the first of its kind of color that no other has, with other dashes when all are taken.
+func (l looks) of(label string) int {
+	if look, ok := l[label]; ok {
+		return look
+	}
+	kind := otherColors
+	switch {
+	case isOwn(label):
+		kind = ownColors
+	case strings.Contains(label, "limit"):
+		kind = limitColors
+	}
+	taken := slices.Collect(maps.Values(l))
+	for n := 0; ; n++ {
+		look := kind[n%len(kind)] + colors*(n/len(kind))
+		if !slices.Contains(taken, look) {
+			l[label] = look
+			return look
+		}
+	}
+}

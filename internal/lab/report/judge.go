@@ -1,0 +1,70 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// judge says what changed: by at least so much, and significantly.
+func (c *ReportComparison) judge() {
+	correct(c.Means)
+	correct(c.Rows)
+	for i := range c.Means {
+		if m := &c.Means[i]; m.Own {
+			m.Least = max(c.Delta, othersMoved(m, c.Means, c.Alpha))
+		} else {
+			m.Least = rowTimes * c.Delta
+		}
+	}
+	for i := range c.Rows {
+		c.Rows[i].Least = rowTimes * c.Delta
+	}
+	judge(c.Means, c.Alpha)
+	judge(c.Rows, c.Alpha)
+}
+
+// judge gives the verdicts on what is compared together, and has Q and Least.
+func judge(all []Change, alpha float64) {
+	for i := range all {
+		c := &all[i]
+		if coarse(c.Unit) {
+			c.Least *= coarseTimes
+		}
+		if c.Q <= alpha && math.Abs(c.Delta) >= c.Least && c.Old != c.New {
+			c.Verdict = c.direction()
+		}
+	}
+}
+
+// direction is the verdict on a change.
+func (c *Change) direction() ChangeVerdict {
+	switch better := float64(lab.Better(c.Unit)) * (c.New - c.Old); {
+	case !c.Own || better == 0:
+		return Changed
+	case better > 0:
+		return Better
+	}
+	return Worse
+}
+
+// correct sets Q: of many comparisons some differ by chance. By Benjamini and Hochberg's procedure (Journal of the Royal
+// Statistical Society B 57, 1995), of those with Q below a share at most that share is expected to be false, and when
+// nothing has changed, that share is the most that the chance of any alarm is. Means and rows are corrected apart, so for
+// both together it is twice as much. Both hold for rounds that are independent, which those of one run are not quite: what
+// goes on for as long as a run is in all of them. Against that there is the least change, which most comparisons of one
+// build stay far below, so that alarms are rarer than that share.
+func correct(all []Change) {
+	byP := make([]*Change, len(all))
+	for i := range all {
+		byP[i] = &all[i]
+	}
+	slices.SortFunc(byP, func(a, b *Change) int { return cmp.Compare(a.P, b.P) })
+	least := 1.0
+	for i, c := range slices.Backward(byP) {
+		least = min(least, c.P*float64(len(all))/float64(i+1))
+		c.Q = least
+	}
+}

@@ -1,0 +1,116 @@
+// Package report writes a report of the bench as one page of HTML, which needs nothing else: no network, no script, no font.
+// It is for desktops and phones, light and dark.
+
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var style string
+
+// page is made when a report is first written: no other command needs it.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"paragraphs": Paragraphs,
+		"cells":      cells,
+		"row":        rowKind,
+		"untitled":   untitled,
+		"figures":    (*Table).Figures,
+		"figure":     pageFigure,
+		"compare":    compare,
+		"less":       func(a, b float64) float64 { return a - b },
+		"verdict":    verdictClass,
+		"seconds":    seconds,
+		"sorted":     func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) },
+		"wide":       func(c chart) (template.HTML, error) { return c.svg(wide) },
+		"narrow":     func(c chart) (template.HTML, error) { return c.svg(narrow) },
+	}).Parse(pageText))
+})
+
+// view is what the page shows.
+type view struct {
+	*Report
+	Style       template.CSS
+	Missed      []*Bar
+	Measured    int // bars
+	Claims      []Claim
+	Verdicts    []tally
+	Headlines   []Comparison
+	Failed      []*Outcome
+	Unsteady    int // rows
+	Experiments []pageExperiment
+}
+
+// tally is how many claims have a verdict.
+type tally struct {
+	Verdict Verdict
+	Count   int
+}
+
+// experiment is one of the page's parts.
+type pageExperiment struct {
+	*Outcome
+	Charts []chart
+	Ranked []ranking
+}
+
+// Write writes the page.
+func WritePage(w io.Writer, r *Report) error {
+	v := view{
+		Report: r, Style: template.CSS(style), Missed: r.Missed(), Measured: r.Bars(), Claims: r.Claims(),
+		Headlines: r.Headlines(), Failed: r.Failed(), Unsteady: r.Unsteady(),
+	}
+	for _, verdict := range []Verdict{Confirmed, Refuted, NotMeasurable} {
+		count := 0
+		for _, c := range v.Claims {
+			count += Choice(c.Verdict == verdict, 1, 0)
+		}
+		v.Verdicts = append(v.Verdicts, tally{verdict, count})
+	}
+	for _, o := range r.Experiments {
+		v.Experiments = append(v.Experiments, newExperiment(o))
+	}
+	if err := page().Execute(w, v); err != nil {
+		return fmt.Errorf("report page: %w", err)
+	}
+	return nil
+}
+
+func newExperiment(o *Outcome) pageExperiment {
+	e := pageExperiment{Outcome: o, Charts: charts(o)}
+	for _, r := range o.Ranked {
+		if len(r.Rows) > 0 {
+			e.Ranked = append(e.Ranked, newRanking(r))
+		}
+	}
+	return e
+}
+
+// verdictClass is the class of a verdict.
+func verdictClass(v Verdict) string { return strings.Fields(string(v))[0] }
+
+// untitled is a title without the name of the experiment in whose part it stands.
+func untitled(title string) string {
+	if _, rest, ok := strings.Cut(title, ": "); ok {
+		return rest
+	}
+	return title
+}
+
+// seconds is a time as people say it.
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}

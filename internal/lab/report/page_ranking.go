@@ -1,0 +1,81 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ranking is bars beside their labels. A drawing of the whole would need room for the labels, which are longer than a phone
+// is wide: so the page sets them as text, and only the bars are drawn, in thousandths of their width.
+type ranking struct {
+	Ranking
+	Bars []bar
+}
+
+// bar is a row of a ranking, or one of two in a comparison.
+type bar struct {
+	Label     string
+	Text      string  // the figure
+	Value     float64 // of a thousand
+	Low, High float64 // likewise: what the rounds lie between
+	Limit     float64 // likewise, what cannot be passed; 0: it is unknown
+	Own       bool
+	AtLimit   bool // it is the limit itself
+	Unsteady  bool
+}
+
+// newRanking lays out a ranking. What goes past the limit has room too.
+func newRanking(r Ranking) ranking {
+	most, limit := 0.0, 0.0
+	for _, row := range r.Rows {
+		most = max(most, row.Most)
+		if row.Label == r.Limit {
+			limit = row.Value
+		}
+	}
+	scale := 1000 / most
+	all := ranking{Ranking: r}
+	for _, row := range r.Rows {
+		all.Bars = append(all.Bars, bar{
+			Label: row.Label, Text: pageFigure(row.Value), Value: scale * row.Value, Low: scale * row.Least, High: scale * row.Most,
+			Limit: scale * limit, Own: row.Own(), AtLimit: row.Label == r.Limit, Unsteady: row.Unsteady,
+		})
+	}
+	return all
+}
+
+// figure is a number with three digits that say something, or all before the point.
+func pageFigure(v float64) string {
+	switch {
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// comparison is the two bars of a comparison, and what they show.
+type comparison struct {
+	Bars []bar
+	Text string
+}
+
+// compare lays out a comparison, in which the limit is as wide as there is room, unless it was passed.
+func compare(c Comparison) comparison {
+	scale := 1000 / max(c.Own, c.Rival, c.Limit)
+	drawn := func(label string, v float64) bar {
+		return bar{Label: label, Text: Choice(v > 0, pageFigure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit, Unsteady: c.Unsteady && v > 0}
+	}
+	own := drawn("floodwall", c.Own)
+	own.Own = true
+	var text []string
+	if c.Rival > 0 {
+		text = append(text, fmt.Sprintf("%s × %s", pageFigure(c.Own/c.Rival), c.Tool))
+	}
+	if c.Limit > 0 {
+		text = append(text, fmt.Sprintf("%.0f%% of the limit, %s (%s)", 100*c.Own/c.Limit, c.Bound, pageFigure(c.Limit)))
+	}
+	return comparison{[]bar{own, drawn(c.Tool, c.Rival)}, strings.Join(text, "; ")}
+}

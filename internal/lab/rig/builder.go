@@ -1,0 +1,107 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Builder collects the rows of a table, with what they need.
+type Builder struct {
+	*Session
+	Lab   *lab.Lab
+	Flow  lab.Flow
+	Table RateTable
+	XDP   *Site // of all XDP programs
+	Sites int
+	Owned []func() error
+}
+
+// Close lets go of all that the builder owns, the last first.
+func (b *Builder) Close() {
+	for _, fn := range slices.Backward(b.Owned) {
+		_ = fn() // a descriptor that cannot be closed is closed with the process
+	}
+}
+
+// Own has a program be unloaded with the builder.
+func (b *Builder) Own(p *ebpf.Program) *ebpf.Program {
+	b.Owned = append(b.Owned, p.Close)
+	return p
+}
+
+// NewSite builds another site.
+func (b *Builder) NewSite() (*Site, error) {
+	b.Sites++
+	return NewSite(b.Lab, b.Sites)
+}
+
+// Add adds a row.
+func (b *Builder) Add(r *Rate) *Rate {
+	if r.Flows == nil {
+		r.Flows = []lab.Flow{b.Flow}
+	}
+	b.Table.Rows = append(b.Table.Rows, r)
+	return r
+}
+
+// Limits builds the site of XDP programs, and the rows of three programs to compare with: one that never looks at the frame,
+// one that reads a byte, and the least that a filter does.
+func (b *Builder) Limits() (err error) {
+	if b.XDP, err = b.NewSite(); err != nil {
+		return err
+	}
+	empty, err := LoadInstructions("empty", asm.Mov.Imm(asm.R0, XDPDrop), asm.Return())
+	if err != nil {
+		return err
+	}
+	b.Add(&Rate{Name: "empty", Label: "empty XDP_DROP, no look at the frame", Subject: Subject{b.XDP, b.Own(empty)}})
+	touch, err := LoadPeerProgram(Touch)
+	if err != nil {
+		return err
+	}
+	b.Add(&Rate{Name: "touch", Label: "XDP_DROP after reading one byte", Subject: Subject{b.XDP, b.Own(touch)}})
+	least, err := LoadPeerProgram(leastFor(&b.Flow))
+	if err != nil {
+		return err
+	}
+	b.Table.least = b.Add(&Rate{Name: "least", Label: "the least that a filter does", Subject: Subject{b.XDP, b.Own(least)}})
+	return nil
+}
+
+// Measure takes the table on a core each and on one core.
+func (b *Builder) Measure(ctx context.Context) error {
+	b.Table.keep(b.Wants)
+	two, one := &b.Table, b.Table.On(OneCore)
+	two.Notes = append(two.Notes,
+		"On veth, the first access to a frame fetches it from the sender's core. That hides the work of a short program, and more",
+		"of a long one the longer it is.")
+	one.Notes = append(one.Notes,
+		"The receive thread's own time per packet, and its inverse. The frame is in the core's cache, much as one is that a network",
+		"card has written there.")
+	if err := two.Measure(ctx, b.Session); err != nil {
+		return err
+	}
+	return one.Measure(ctx, b.Session)
+}
+
+// LoadInstructions loads an XDP program.
+func LoadInstructions(name string, ins ...asm.Instruction) (*ebpf.Program, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL", Instructions: ins})
+	if err != nil {
+		return nil, fmt.Errorf("program %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// What XDP programs return: enum xdp_action of linux/bpf.h.
+const (
+	XDPDrop = 1
+	XDPPass = 2
+	XDPTX   = 3
+)

@@ -1,0 +1,189 @@
+package rig
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Nginx is a web server in a host, as one process that ends with this one.
+type Nginx struct {
+	*Process
+	dir string
+}
+
+// nginxQuiet has nginx write nothing outside of its directory.
+const nginxQuiet = `	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+`
+
+// nginxConf has nginx be one process that writes nothing outside of its directory, and speaks TLS in front of another
+// server over the loopback device. The rest is what Debian's own file leaves at the defaults.
+const nginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr error;
+worker_rlimit_nofile 16384;
+events { worker_connections 8192; }
+http {
+` + nginxQuiet + `	server {
+		listen %[2]s ssl;
+		ssl_certificate %[1]s/cert.pem;
+		ssl_certificate_key %[1]s/key.pem;
+		location / { proxy_pass http://%[3]s; }
+	}
+}
+`
+
+// plainNginxConf has nginx be one process that answers by itself, in the clear. Its queue of connections is as long as the
+// kernel's own bound (net.core.somaxconn).
+const plainNginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr crit;
+worker_rlimit_nofile 65536;
+events { worker_connections 65536; }
+http {
+` + nginxQuiet + `	server {
+		listen %[2]s backlog=4096;
+		location / { return 200 "here\n"; }
+	}
+}
+`
+
+// staticNginxConf has nginx be one process that serves the files of a directory in the clear. The rest is what nginx does
+// without a word.
+const staticNginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr error;
+events { worker_connections 1024; }
+http {
+` + nginxQuiet + `	server {
+		listen %[2]s;
+		listen %[3]s;
+		root %[4]s;
+	}
+}
+`
+
+// StartStaticNginx starts a server at an address of either family that serves a file, at a place of its own.
+func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 netip.AddrPort, name string, file []byte) (*Nginx, error) {
+	return runNginx(ctx, h, &where, v4, func(dir string) (string, error) {
+		root := filepath.Join(dir, "files")
+		err := os.Mkdir(root, 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, name), file, 0o600)
+		}
+		return fmt.Sprintf(staticNginxConf, dir, v4, v6, root), err
+	})
+}
+
+// StartNginx starts a server at an address of a host, in front of another one.
+func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*Nginx, error) {
+	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {
+		return fmt.Sprintf(nginxConf, dir, at, behind), writeCertificate(dir, at.Addr())
+	})
+}
+
+// StartPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is
+// not the experiment's, and after receive threads.
+func StartPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*Nginx, error) {
+	return runNginx(ctx, h, &Place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
+		return fmt.Sprintf(plainNginxConf, dir, at), nil
+	})
+}
+
+// runNginx starts a server with the configuration that configure makes for its directory.
+func runNginx(
+	ctx context.Context, h *lab.Host, where *Place, at netip.AddrPort, configure func(dir string) (string, error),
+) (n *Nginx, err error) {
+	n = &Nginx{}
+	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(n.dir, "nginx.conf")
+	text, err := configure(n.dir)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err == nil {
+		n.Process, err = StartProcess(h, where, nil, "nginx", "-c", file, "-p", n.dir, "-e", "stderr")
+	}
+	if err != nil {
+		os.RemoveAll(n.dir)
+		return nil, err
+	}
+	if err := n.await(ctx, h, at); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// await waits until the server takes connections.
+func (n *Nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
+	for end := time.Now().Add(10 * time.Second); ; {
+		conn, err := h.Dial(ctx, "tcp", at)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-n.Ended:
+			return &Missing{fmt.Sprintf("nginx: %v: %s", n.Err, n.Complaint())}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("nginx: takes no connections: %w", err)
+		}
+	}
+}
+
+// Close kills the server and removes its directory.
+func (n *Nginx) Close() error {
+	n.Kill()
+	return os.RemoveAll(n.dir)
+}
+
+// writeCertificate writes a certificate for an address that it signs itself, and its key.
+func writeCertificate(dir string, addr netip.Addr) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "floodwall bench"}, IPAddresses: []net.IP{addr.AsSlice()},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	write := func(name, kind string, content []byte) error {
+		return os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
+	}
+	return errors.Join(write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", secret))
+}

@@ -1,0 +1,75 @@
+package rig
+
+import (
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab/report"
+)
+
+// usualTime is how long experiments take with their usual rounds on two cores of an AMD EPYC: in full, and with
+// Quick. It serves to tell how much of a run is left, and is corrected as the run goes on.
+var usualTime = map[string]struct{ full, quick time.Duration }{
+	"drop":      {4 * time.Minute, 30 * time.Second},
+	"sets":      {20 * time.Minute, 40 * time.Second},
+	"cost":      {12 * time.Minute, 50 * time.Second},
+	"limit":     {7 * time.Minute, 50 * time.Second},
+	"payload":   {5 * time.Minute, 40 * time.Second},
+	"placement": {8 * time.Minute, 70 * time.Second},
+	"blocklist": {15 * time.Minute, 60 * time.Second},
+	"conntrack": {5 * time.Minute, 50 * time.Second},
+	"dns":       {9 * time.Minute, 60 * time.Second},
+	"synproxy":  {14 * time.Minute, 90 * time.Second},
+	"scale":     {2 * time.Minute, 20 * time.Second},
+	"program":   {time.Minute, 10 * time.Second},
+	"calibrate": {50 * time.Second, 15 * time.Second},
+}
+
+// Usual is what is usual for an experiment; 0 when that is not known.
+func Usual(name string, quick bool) time.Duration {
+	return report.Choice(quick, usualTime[name].quick, usualTime[name].full)
+}
+
+// outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that
+// have ended took than is usual for them.
+type outlook struct {
+	options Options
+	names   []string // of all experiments
+	current int      // index of the one that runs
+	began   time.Time
+	took    time.Duration // by those that have ended
+	usual   time.Duration // for them
+}
+
+func newOutlook(experiments []string, o Options) *outlook {
+	return &outlook{options: o, names: experiments, current: -1}
+}
+
+// begin has the next experiment begin, and the one before it end.
+func (l *outlook) begin(now time.Time) {
+	if l.current >= 0 {
+		l.took += now.Sub(l.began)
+		l.usual += l.usualOf(l.names[l.current])
+	}
+	l.current++
+	l.began = now
+}
+
+// usualOf is what is usual for an experiment with so many rounds.
+func (l *outlook) usualOf(name string) time.Duration {
+	usual := Usual(name, l.options.Quick)
+	return usual * time.Duration(l.options.Rounds) / time.Duration(Options{Quick: l.options.Quick}.WithDefaults().Rounds)
+}
+
+// left is the time left, of which at least some is known to be.
+func (l *outlook) left(now time.Time, known time.Duration) time.Duration {
+	slower := 1.0
+	if l.usual > 0 {
+		slower = float64(l.took) / float64(l.usual)
+	}
+	expected := func(name string) time.Duration { return time.Duration(slower * float64(l.usualOf(name))) }
+	left := max(known, expected(l.names[l.current])-now.Sub(l.began))
+	for _, name := range l.names[l.current+1:] {
+		left += expected(name)
+	}
+	return left
+}

@@ -1,0 +1,99 @@
+// Package rig has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
+
+package rig
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -target bpfel -go-package rig peers ../../../bpf/bench.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+)
+
+// The programs of bpf/bench.c.
+const (
+	Touch  = peersProgTouch  // drops after reading one byte
+	Answer = peersProgAnswer // answers a SYN with a frame like the one SYN protection writes, and decides nothing
+	Hash4  = peersProgHash4  // drops sources in a hash of addresses
+	LPM4   = peersProgLpm4   // drops sources in a trie of prefixes
+	LPM6   = peersProgLpm6   // the same for IPv6
+	Limit4 = peersProgLimit4 // drops sources over a limit of their own, which an LRU map holds
+
+	// The least that a packet filter does with a kind of packet: one rule, two counters, and it drops.
+	Least     = peersProgLeast     // UDP over IPv4
+	LeastTCP  = peersProgLeastTcp  // TCP over IPv4
+	LeastVLAN = peersProgLeastVlan // UDP over IPv4 behind a VLAN tag
+	LeastIPv6 = peersProgLeastIpv6 // UDP over IPv6
+	LeastLine = peersProgLeastLine // UDP over IPv4, and a read of one line of its set
+
+	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
+	Spoofed = peersProgSpoofed // counts a server's answers to nobody
+
+	// Yardstick does something like what Floodwall's programs do, and stays as it is.
+	Yardstick = peersProgYardstick
+)
+
+// Line is the size of a line of LeastLine's set, in bytes: a cache line.
+const Line = 64
+
+// The constants of limit4, victim and least_line.
+const (
+	LeastLines     = peersVarLeastLines // number of lines of its set
+	Limit4Mask     = peersVarLimit4Mask
+	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
+	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
+	Limit4Heavy    = peersVarLimit4Heavy    // port
+	VictimClients  = peersVarVictimClients  // their network
+	VictimMask     = peersVarVictimMask
+)
+
+// Loaded is a program of bpf/bench.c with the maps that it has, if any.
+type LoadedPeer struct {
+	Program *ebpf.Program
+	Set     *ebpf.Map
+	Counts  *ebpf.Map
+}
+
+// readPeers reads the compiled C.
+var readPeers = sync.OnceValues(loadPeers)
+
+// Load loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
+func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p LoadedPeer, err error) {
+	spec, err := readPeers()
+	if err != nil {
+		return p, err
+	}
+	spec = spec.Copy()
+	for name, value := range vars {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return p, fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	maps.DeleteFunc(spec.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
+	maps.DeleteFunc(spec.Maps, func(other string, _ *ebpf.MapSpec) bool {
+		own, _, _ := strings.Cut(name, "_")                                         // the least programs share a map
+		return !strings.HasPrefix(other, own+"_") && !strings.HasPrefix(other, ".") // the latter hold the constants
+	})
+	if set := spec.Maps[name+"_set"]; set != nil && resize != nil {
+		resize(set)
+	}
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return p, fmt.Errorf("program %s: %w", name, err)
+	}
+	defer c.Close()
+	return LoadedPeer{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
+}
+
+// LoadProgram is Load of a program whose maps are for nobody else.
+func LoadPeerProgram(name string) (*ebpf.Program, error) {
+	p, err := LoadPeer(name, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.Program, errors.Join(p.Set.Close(), p.Counts.Close())
+}

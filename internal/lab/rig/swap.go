@@ -1,0 +1,194 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
+)
+
+// swap is XDP programs of one site that take turns under one flood, in random order: each replaces the one before in place
+// and is measured for a window. So all of them meet the same flood on the same machine in the same moments. A single window
+// varies by a fifth on a shared machine, the median of the ratios in many rounds by a few percent.
+type swap struct {
+	site  *Site
+	flows []lab.Flow
+	rows  []*Rate
+	least *ebpf.Program // what the rows are compared with: the least that a program does with such packets
+}
+
+const (
+	swapOffer  = 9e6                   // packets per second: more than veth brings to any program that reads the frame
+	swapSettle = 10 * time.Millisecond // that a program runs before its window: what it needs comes into the caches
+	swapWarm   = 10 * swapSettle       // the same for the first of a round
+	swapSeed   = 15                    // of the order
+
+	// A row needs more rounds than others, of shorter windows, as a window of one program lasts for no flood of its own.
+	swapRounds = 6
+	swapWindow = 5
+)
+
+// swapped reports whether a row is measured by swapping.
+func (t *RateTable) swapped(r *Rate) bool {
+	return t.cores == twoCores && r.Subject.Program != nil && r.Missing == ""
+}
+
+// swaps are the rows that are measured so, by their flood.
+func (t *RateTable) swaps() (all []*swap, err error) {
+	type flood struct {
+		site *Site
+		name string
+	}
+	by := map[flood]*swap{}
+	for _, r := range t.Rows {
+		if !t.swapped(r) {
+			continue
+		}
+		key := flood{r.Subject.Site, r.Flood}
+		w := by[key]
+		if w == nil {
+			w = &swap{site: r.Subject.Site, flows: r.Flows}
+			if w.least, err = LoadPeerProgram(leastFor(&r.Flows[0])); err != nil {
+				return nil, errors.Join(err, closeAll(all))
+			}
+			by[key], all = w, append(all, w)
+		}
+		w.rows = append(w.rows, r)
+	}
+	return all, nil
+}
+
+// closeAll unloads the programs that swaps compare with.
+func closeAll(swaps []*swap) (err error) {
+	for _, w := range swaps {
+		err = errors.Join(err, w.least.Close())
+	}
+	return err
+}
+
+// leastFor is the program that does the least with packets of a flow: it drops them, or answers SYNs.
+func leastFor(f *lab.Flow) string {
+	switch {
+	case answered(f):
+		return Answer
+	case f.Proto == lab.TCP:
+		return LeastTCP
+	case f.V6():
+		return LeastIPv6
+	case len(f.VLAN) > 0:
+		return LeastVLAN
+	}
+	return Least
+}
+
+// answered reports whether the packets of a flow are answered.
+func answered(f *lab.Flow) bool { return f.Proto == lab.TCP && f.Flags == lab.SYN }
+
+// usualRounds is how many rounds a flood takes, with Quick no more than any row.
+func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) * s.Rounds }
+
+// swapSteps is how many steps of progress the swaps take.
+func swapSteps(swaps []*swap, s *Session) int { return len(swaps) * usualRounds(s) }
+
+// A flood is repeated for at most mostSwaps times the usual rounds while the interval of a row is wider than swapSpread of its share.
+const (
+	mostSwaps  = 3
+	swapSpread = 0.10
+)
+
+// measure takes the usual rounds, and more as long as the interval of a row is wide. With Quick it does not.
+func (w *swap) measure(ctx context.Context, s *Session) error {
+	usual := usualRounds(s)
+	for round := 0; round < usual || round < mostSwaps*usual && !s.Quick && w.wide(); round++ {
+		s.Steps.Show("round %d, %d programs under one flood", round+1, len(w.rows))
+		if err := w.round(ctx, uint64(round), s.Window/swapWindow); err != nil {
+			return fmt.Errorf("flood %s: %w", w.rows[0].Label, err)
+		}
+		if round < usual {
+			s.Steps.Step()
+		}
+	}
+	return nil
+}
+
+func (w *swap) wide() bool {
+	for _, r := range w.rows {
+		if r.Rounds.By(r.least).Positive().WiderThan(swapSpread) {
+			return true
+		}
+	}
+	return false
+}
+
+// round floods the site once, for as long as all programs take.
+func (w *swap) round(ctx context.Context, round uint64, window time.Duration) error {
+	attached, err := w.site.Lab.Attach(w.site.In, w.least)
+	if err != nil {
+		return err
+	}
+	defer attached.Close()
+	if answered(&w.flows[0]) {
+		// What a program sends back arrives only where one is attached, too.
+		sink, err := w.site.Lab.NewSink(w.site.Out, lab.DropAll)
+		if err != nil {
+			return err
+		}
+		defer sink.Close()
+	}
+	source, err := w.site.Lab.NewSource(w.site.Out, lab.SourceOptions{
+		Flows: w.flows, CPU: SourceCPU, Seed: round + 1, Rate: swapOffer, Urgent: true,
+	})
+	if err != nil {
+		return err
+	}
+	programs := []*ebpf.Program{w.least}
+	for _, r := range w.rows {
+		programs = append(programs, r.Subject.Program)
+	}
+	rates := make(report.Samples, len(programs))
+	err = lab.Flooding(ctx, source, func(ctx context.Context) error {
+		wait := swapWarm
+		for _, i := range rand.New(rand.NewPCG(swapSeed, round)).Perm(len(programs)) {
+			if err := attached.Update(programs[i]); err != nil {
+				return fmt.Errorf("replace the program of device %s: %w", w.site.In.Name, err)
+			}
+			m, err := lab.Window(ctx, source, w.site.In, wait, window)
+			if err != nil {
+				return err
+			}
+			rates[i], wait = Capacity(m), swapSettle
+		}
+		return nil
+	})
+	if err = errors.Join(err, source.Close()); err != nil {
+		return err
+	}
+	for i, r := range w.rows {
+		r.Rounds, r.least = append(r.Rounds, rates[i+1]), append(r.least, rates[0])
+	}
+	return nil
+}
+
+// swapNotes say how the programs were measured.
+func swapNotes(swaps []*swap, s *Session) []string {
+	least, most := len(swaps[0].rows[0].Rounds), 0
+	for _, w := range swaps {
+		least, most = min(least, len(w.rows[0].Rounds)), max(most, len(w.rows[0].Rounds))
+	}
+	rounds := fmt.Sprint(least)
+	if most > least {
+		rounds += fmt.Sprintf(" to %d", most)
+	}
+	return []string{
+		fmt.Sprintf("XDP programs take turns under one flood, in random order: %s rounds of %v for each. Of least: the share of the rate of a",
+			rounds, s.Window/swapWindow),
+		"program in the same round that does no more than a filter of one rule must; the median, and the interval that has it with",
+		fmt.Sprintf("%.0f%% confidence. More rounds follow while an interval is wider than %.0f%% of the share.", 100*report.Confidence, 100*swapSpread),
+	}
+}

@@ -1,0 +1,24 @@
+package rig
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/floodwall/floodwall/internal/lab/report"
+)
+
+// TempFile makes a file of that name in a directory of its own.
+func TempFile(name string, write func(io.Writer) error) (path string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "floodwall-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	path = filepath.Join(dir, name)
+	if err := report.WriteFile(path, write); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return path, remove, nil
+}

@@ -1,0 +1,17 @@
+package rig
+
+import "testing"
+
+// TestSearched checks that the texts are what a policy takes, and all different.
+func TestSearched(t *testing.T) {
+	seen := map[string]bool{}
+	for _, text := range Texts(MostStrings) {
+		if len(text) < 1 || len(text) > 64 || seen[text] {
+			t.Errorf("text %q: of %d bytes, seen before: %v", text, len(text), seen[text])
+		}
+		seen[text] = true
+	}
+	if len(seen) != MostStrings || !seen["evil.example"] {
+		t.Errorf("%d texts", len(seen))
+	}
+}
