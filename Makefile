@@ -64,7 +64,7 @@ test-nightly: ## The same as test with a new seed for all that is random, which 
 test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
 	@scripts/setup build test
 	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
-		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./test/reach
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./test/traffic
 
 test-fresh: ## Run the README's two commands on a Debian 12 made for it, which has neither caches nor tools of this machine
 	$(SUDO) scripts/fresh
@@ -86,7 +86,7 @@ generate: ## Make the committed generated files anew: the compiled C and its Go 
 
 format: ## Format the Go and the C
 	@scripts/setup build lint
-	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy
+	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy test
 	clang-format-19 -i bpf/*.c bpf/*.h
 
 lint: ## Check format, vet, staticcheck and the rules of this project

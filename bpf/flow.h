@@ -52,10 +52,11 @@ enum {
 	FLOW_STATE_BITS = 3,
 	FLOW_TAG_SHIFT = 27, /* what is left is the tag; the bucket's number is in the bits of the hash below */
 	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
-	FLOW_DOUBT = 2,      /* seconds in which the kernel gets the segments before a FIN, which may come to it in another order */
-	FLOW_LINGER = 128,   /* seconds that one is remembered for which the kernel is not known to have, */
-	FLOW_TRIES = 4,      /* to write a word that others write, too */
-	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
+	FLOW_DOUBT =
+		2, /* seconds in which the kernel gets the segments before a FIN, which may come to it in another order */
+	FLOW_LINGER = 128, /* seconds that one is remembered for which the kernel is not known to have, */
+	FLOW_TRIES = 4,    /* to write a word that others write, too */
+	FLOW_LIFE = 86400, /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
 
 /* Each word is a tag, a state, and the second at which the flow was last seen. */

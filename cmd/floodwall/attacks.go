@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemon/attack"
-	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -125,7 +124,7 @@ func (e *env) printAttack(r *attack.Report) {
 		}
 	}
 	if r.Samples != nil {
-		for _, part := range daemonclient.SampleParts(&operate.Top{Samples: r.Samples})[:2] {
+		for _, part := range SampleParts(&operate.Top{Samples: r.Samples})[:2] {
 			e.println("")
 			e.text(strings.Join(part.Lines(), "\n") + "\n")
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/daemon/attack"
-	"github.com/floodwall/floodwall/internal/daemon/fleetnode"
 	"github.com/floodwall/floodwall/internal/daemon/integrations"
 	"github.com/floodwall/floodwall/internal/daemon/metrics"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
@@ -97,7 +96,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			}
 		}
 	})
-	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*wire.Summary)) { fleetnode.Run(ctx, h, attacks, tell) },
+	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*wire.Summary)) { daemon.Run(ctx, h, attacks, tell) },
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
@@ -119,8 +118,8 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 
 // enactPolicies applies the policies of the fleet.
 func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *node.Agent, report func(daemon.Event)) {
-	f := fleetnode.Follower{
-		Node: file.Name, Key: file.Policies, Dir: fleetnode.Dir(file.State, file.Policies), Hub: agent, Host: fleetnode.OnHost{Host: h},
+	f := daemon.Follower{
+		Node: file.Name, Key: file.Policies, Dir: daemon.Dir(file.State, file.Policies), Hub: agent, Host: daemon.OnHost{Host: h},
 		Log: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) },
 	}
 	f.Run(ctx)

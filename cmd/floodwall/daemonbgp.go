@@ -9,7 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/metrics"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
-	bgpreceive "github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -17,7 +16,7 @@ import (
 type upstreamParts struct {
 	side   upstream.Side
 	ladder *upstream.Ladder
-	obeyed *bgpreceive.Receiver
+	obeyed *upstream.Receiver
 	report func(daemon.Event)
 }
 
@@ -26,7 +25,7 @@ func newUpstreamParts(h operate.Host, side upstream.Side, attacks *attack.Watche
 	return &upstreamParts{
 		side: side, report: report,
 		ladder: &upstream.Ladder{Side: side, Current: attacks.Current, Report: told},
-		obeyed: &bgpreceive.Receiver{Rules: h.Instance, Routes: bgp.NewClient(side.Dir), Report: told},
+		obeyed: &upstream.Receiver{Rules: h.Instance, Routes: bgp.NewClient(side.Dir), Report: told},
 	}
 }
 
@@ -56,7 +55,7 @@ func (p *upstreamParts) figures(ctx context.Context) *metrics.UpstreamFigures {
 	if u.Receive.Max > 0 {
 		now := p.obeyed.Figures()
 		f.FlowSpec = &metrics.FlowSpecFigures{Routes: map[string]int{"obeyed": now.Routes}, Rules: now.Rules, Changes: now.Changes}
-		for _, k := range bgpreceive.Kinds {
+		for _, k := range upstream.Kinds {
 			f.FlowSpec.Routes[string(k)] = now.Refused[k]
 		}
 	}

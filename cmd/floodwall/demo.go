@@ -11,7 +11,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/demo"
-	"github.com/floodwall/floodwall/internal/lab/demo/fleet"
 )
 
 // demoFlags are the flags of demo.
@@ -94,10 +93,10 @@ func (e *env) demoDone(ctx context.Context, s *demo.Summary) error {
 
 // demoFleet is demo --fleet.
 func (e *env) demoFleet(c *cobra.Command, f *demoFlags) error {
-	if e.getenv(fleet.InsideVar) == "" {
-		return e.elsewhere(c, fleet.InsideVar, fleet.Namespaces())
+	if e.getenv(demo.InsideVar) == "" {
+		return e.elsewhere(c, demo.InsideVar, demo.Namespaces())
 	}
-	summary, err := fleet.Run(c.Context(), fleet.Options{Duration: f.options.Duration, Log: func(text string) { fmt.Fprintln(e.stderr, text) }})
+	summary, err := demo.RunFleet(c.Context(), demo.FleetOptions{Duration: f.options.Duration, Log: func(text string) { fmt.Fprintln(e.stderr, text) }})
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (e *env) demoFleet(c *cobra.Command, f *demoFlags) error {
 		return trouble
 	}
 	if !e.json {
-		e.text(fleet.Next(e.called()))
+		e.text(demo.FleetNext(e.called()))
 	}
 	return err
 }

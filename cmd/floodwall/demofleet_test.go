@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/demo/fleet"
+	"github.com/floodwall/floodwall/internal/lab/demo"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -100,7 +100,7 @@ func testDemoFleet(t *testing.T, when string, signal unix.Signal) {
 
 func checkDemoFleet(t *testing.T, out []byte) {
 	t.Helper()
-	var s fleet.Summary
+	var s demo.FleetSummary
 	if err := json.Unmarshal(out, &s); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -114,12 +114,12 @@ func checkDemoFleet(t *testing.T, out []byte) {
 	quiet, attack, lifted := s.Phases[0], s.Phases[1], s.Phases[len(s.Phases)-1]
 	for i, n := range attack.Nodes {
 		if n.Banned == 0 || s.AfterBan[i].Reached > 0 || s.AfterBan[i].Sent == 0 || i > 0 && n.Reached > 0 {
-			t.Errorf("%s under attack: %+v; after the bans %+v", n.Name, n.Packets, s.AfterBan[i])
+			t.Errorf("%s under attack: %+v; after the bans %+v", n.Name, n.FleetPackets, s.AfterBan[i])
 		}
 		if l := lifted.Nodes[i]; l.Reached == 0 || l.Banned > 0 {
-			t.Errorf("%s after the bans were lifted: %+v", l.Name, l.Packets)
+			t.Errorf("%s after the bans were lifted: %+v", l.Name, l.FleetPackets)
 		}
-		if q := quiet.Nodes[i]; q.Requests.OK == 0 || q.Packets != (fleet.Packets{}) {
+		if q := quiet.Nodes[i]; q.Requests.OK == 0 || q.FleetPackets != (demo.FleetPackets{}) {
 			t.Errorf("%s without an attack: %+v", q.Name, q)
 		}
 	}

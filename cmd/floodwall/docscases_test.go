@@ -12,7 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/geotest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -23,8 +22,8 @@ func TestDocumentPolicies(t *testing.T) {
 		dir := t.TempDir()
 		blocks := fences(t, name)
 		for _, db := range []string{"GeoLite2-Country.mmdb", "GeoLite2-ASN.mmdb"} { // which no document can hold
-			err := geotest.Write(filepath.Join(dir, db), geotest.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
-				geotest.Network{Prefix: "198.51.100.0/24", Country: "YY", ASN: 64501})
+			err := testutil.Write(filepath.Join(dir, db), testutil.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
+				testutil.Network{Prefix: "198.51.100.0/24", Country: "YY", ASN: 64501})
 			if err != nil {
 				t.Fatal(err)
 			}

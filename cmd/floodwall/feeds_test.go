@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/test/geotest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -56,7 +55,7 @@ rules:
 
 func (h *feedHost) country(prefix string) {
 	h.t.Helper()
-	if err := geotest.Write(filepath.Join(h.files, "geo.mmdb"), geotest.Network{Prefix: prefix, Country: "XX"}); err != nil {
+	if err := testutil.Write(filepath.Join(h.files, "geo.mmdb"), testutil.Network{Prefix: prefix, Country: "XX"}); err != nil {
 		h.t.Fatal(err)
 	}
 }

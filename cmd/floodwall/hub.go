@@ -16,7 +16,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -216,7 +215,7 @@ func hubInvite(e *env, f *hubFlags) *cobra.Command {
 			if f.holds <= 0 || f.holds > 30*24*time.Hour {
 				return usagef(c, "24h is usual", "flag --for: must be positive and at most 720h, got %v", f.holds)
 			}
-			if err := fleetwire.CheckName(args[0]); err != nil {
+			if err := wire.CheckName(args[0]); err != nil {
 				return usagef(c, "a name is of a to z, 0 to 9 and -, as web-1", "NAME: %v", err)
 			}
 			return f.atHub(func(h *hub.Client) error {

@@ -9,12 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/lab/load"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
 func loadCommand(e *env) *cobra.Command {
-	var f load.Plan
+	var f lab.Plan
 	c := &cobra.Command{
 		Use:   "load URL [--connections N | --rate N/s] [--for D] [--keep-alive] [--insecure] [--json]",
 		Short: "ask a web server many times and show what its clients get",
@@ -42,8 +41,8 @@ func loadCommand(e *env) *cobra.Command {
 }
 
 // load asks, and prints what came of it, also when it was interrupted.
-func (e *env) load(c *cobra.Command, address string, p *load.Plan) error {
-	target, err := load.ParseTarget(address)
+func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
+	target, err := lab.ParseTarget(address)
 	if err != nil {
 		return usageOf(c, err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/geotest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -34,12 +33,12 @@ func TestScripts(t *testing.T) {
 
 // countries writes a database, as in `countries geo.mmdb 192.0.2.0/24=XX`.
 func countries(ts *testscript.TestScript, _ bool, args []string) {
-	var all []geotest.Network
+	var all []testutil.Network
 	for _, text := range args[1:] {
 		prefix, country, _ := strings.Cut(text, "=")
-		all = append(all, geotest.Network{Prefix: prefix, Country: country})
+		all = append(all, testutil.Network{Prefix: prefix, Country: country})
 	}
-	ts.Check(geotest.Write(ts.MkAbs(args[0]), all...))
+	ts.Check(testutil.Write(ts.MkAbs(args[0]), all...))
 }
 
 func condition(name string) (bool, error) {

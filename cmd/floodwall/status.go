@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -67,7 +66,7 @@ func status(ctx context.Context, e *env, all bool) error {
 	if r := s.Repairs; r.Count > 0 {
 		e.println("repaired %s, last %s ago: %s", display.Things(r.Count, "time", "times"), display.Span(time.Since(r.Last)), r.What)
 	}
-	for _, t := range daemonclient.StatusTables(s, all) {
+	for _, t := range StatusTables(s, all) {
 		if t.Len() > 0 {
 			e.println("")
 			e.table(t)

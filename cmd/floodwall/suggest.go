@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -71,7 +70,7 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 	}
 	if f.live {
 		if h, err := e.host(); err == nil {
-			f.search.Live = daemonclient.Samples(c.Context(), h, e.daemonSocket(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
+			f.search.Live = Samples(c.Context(), h, e.daemonSocket(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
 		}
 	}
 	s, err := interruptible(c.Context(), func() (*operate.Suggestion, error) { return f.search.Suggest(c.Context(), compiled) })

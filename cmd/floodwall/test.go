@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/engine/policytest"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -44,7 +43,7 @@ func test(ctx context.Context, e *env, file, cases string) error {
 		defer f.Close()
 		in = f
 	}
-	report, err := interruptible(ctx, func() (*policytest.Report, error) { return policytest.Run(c, cases, in) })
+	report, err := interruptible(ctx, func() (*Report, error) { return Run(c, cases, in) })
 	if err != nil {
 		return err
 	}
@@ -59,7 +58,7 @@ func test(ctx context.Context, e *env, file, cases string) error {
 	return err
 }
 
-func printTest(e *env, cases string, report *policytest.Report) {
+func printTest(e *env, cases string, report *Report) {
 	for _, r := range report.Cases {
 		if !r.OK {
 			e.println("%s:%d: %s: want %s, got %s", cases, r.Line, r.Packet, r.Want, r.Got)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
@@ -47,7 +46,7 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 	if !f.once && !e.json && isTerminal(e.stdout) {
 		return e.topScreen(c.Context(), h, f.every)
 	}
-	next, end, err := daemonclient.WatchTop(c.Context(), h, e.daemonSocket(), f.every)
+	next, end, err := WatchTop(c.Context(), h, e.daemonSocket(), f.every)
 	if err != nil {
 		return err
 	}
@@ -64,22 +63,22 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 
 // topScreen shows top on the terminal until a key ends it.
 func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration) error {
-	next, end, err := daemonclient.WatchTop(ctx, h, e.daemonSocket(), every)
+	next, end, err := WatchTop(ctx, h, e.daemonSocket(), every)
 	if err != nil {
 		return err
 	}
 	read := func(ctx context.Context) (*operate.Top, error) { return next(ctx, every) }
-	return firstError(daemonclient.ShowTop(ctx, e.stdin, e.stdout, read), end())
+	return firstError(ShowTop(ctx, e.stdin, e.stdout, read), end())
 }
 
 func (e *env) printTop(t *operate.Top) {
 	if t.Warning != "" {
 		e.warning(t.Warning)
 	}
-	for _, line := range daemonclient.Head(t) {
+	for _, line := range Head(t) {
 		e.println("%s", line)
 	}
-	for _, part := range append([]daemonclient.Part{daemonclient.Reasons(t)}, daemonclient.SampleParts(t)...) {
+	for _, part := range append([]Part{Reasons(t)}, SampleParts(t)...) {
 		e.println("")
 		for _, line := range part.Lines() {
 			e.println("%s", line)

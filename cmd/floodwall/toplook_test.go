@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/daemon/daemonclient"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
@@ -54,7 +53,7 @@ func TestTopLooksItself(t *testing.T) {
 		}
 		if target == "xdp" {
 			h := operate.NewHost(datapath.DefaultDir, t.TempDir(), func(error) {})
-			next, end, err := daemonclient.WatchTop(t.Context(), h, readSocket, time.Minute)
+			next, end, err := WatchTop(t.Context(), h, readSocket, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

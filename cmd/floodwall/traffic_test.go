@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/test/geotest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -70,7 +69,7 @@ func TestSampledTraffic(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file, db := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "places.mmdb")
-	if err := geotest.Write(db, geotest.Network{Prefix: "198.51.100.9/32", Country: "NL", ASN: 64500}, geotest.Network{Prefix: "192.0.2.128/25", Country: "FR", ASN: 64501}); err != nil {
+	if err := testutil.Write(db, testutil.Network{Prefix: "198.51.100.9/32", Country: "NL", ASN: 64500}, testutil.Network{Prefix: "192.0.2.128/25", Country: "FR", ASN: 64501}); err != nil {
 		t.Fatal(err)
 	}
 	text := "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nsets: {far: {country: [FR], db: " + db + "}}\nrules:\n" +

@@ -81,7 +81,7 @@ func TestNftChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x == nil || x.Checks[check] == "" || check == packet.VLANDepth {
-			continue // own-source, those that nft does not do, and what has a table of its own (test/reach)
+			continue // own-source, those that nft does not do, and what has a table of its own (test/traffic)
 		}
 		nft(t, x.Script, "-f", "-")
 		var frames [][]byte

@@ -9,7 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
-	servers "github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -48,7 +47,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 		if err != nil {
 			return nil, err
 		}
-		survey := servers.Look(ctx, list)
+		survey := facts.Look(ctx, list)
 		if differs := mismatch(&m.Protections[i], &b, survey); differs != nil {
 			differs.Policy = m.File
 			found = append(found, *differs)
@@ -58,7 +57,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 }
 
 // mismatch compares what is announced with what servers do, nil when that is the same.
-func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.SurveyServers) *Mismatch {
+func mismatch(e *manifest.Protection, b *manifest.Routed, s facts.SurveyServers) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}

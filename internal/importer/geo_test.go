@@ -8,15 +8,15 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestCountries has rules for countries, for both families: they are sets with `country`, and packets from networks of the database
 // get the rules' verdicts. A code that is none of a country has no equal.
 func TestCountries(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "countries.mmdb")
-	if err := geotest.Write(db, geotest.Network{Prefix: "198.51.100.0/24", Country: "CN"}, geotest.Network{Prefix: "203.0.113.0/24", Country: "DE"},
-		geotest.Network{Prefix: "2001:db8:6::/48", Country: "RU"}); err != nil {
+	if err := testutil.Write(db, testutil.Network{Prefix: "198.51.100.0/24", Country: "CN"}, testutil.Network{Prefix: "203.0.113.0/24", Country: "DE"},
+		testutil.Network{Prefix: "2001:db8:6::/48", Country: "RU"}); err != nil {
 		t.Fatal(err)
 	}
 	const rules = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m geoip --source-country CN,RU -j DROP\n-A INPUT -p tcp -m tcp --dport 22 -m geoip ! --src-cc DE -j DROP\n" +

@@ -1,4 +1,4 @@
-// Package guest is the protocol by which a test asks the agent in a machine in QEMU: a JSON value a line, in both directions.
+// This file is the protocol by which a test asks the agent in a machine in QEMU: a JSON value a line, in both directions.
 
 package guest
 

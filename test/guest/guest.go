@@ -1,10 +1,11 @@
-// Package guest runs machines in QEMU for tests: Debian's kernels, with network cards whose cables end in the test and with
+// This file runs machines in QEMU for tests: Debian's kernels, with network cards whose cables end in the test and with
 // a root file system in memory or on a disk. scripts/debian fetches what they are made of. An agent in the machine does what
 // the test asks for.
 //
 // The processor is emulated, also where there is KVM: a virtual machine within one may be slower, or end at instructions that
 // the outer one leaves to QEMU (such as shlx). A machine takes some seconds of a CPU to boot, and many more on one that is busy:
 // time limits are there for what hangs, not for what is slow. The processor is one without AVX: to emulate that takes a tenth longer.
+
 package guest
 
 import (

@@ -46,7 +46,7 @@ func Attacks(t testing.TB, root string, r *rand.Rand) []Attack {
 	t.Helper()
 	dir := os.Getenv("FLOODWALL_TRACES")
 	if dir == "" {
-		dir = filepath.Join(root, "../../internal/daemon/suggest/shared/data/captures")
+		dir = filepath.Join(root, "../shared/data/captures")
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		t.Logf("%s is missing: the attacks are generated; FLOODWALL_TRACES names a directory with real ones", dir)

@@ -1,4 +1,5 @@
-// Package testutil holds what tests of several packages need.
+// This file holds what tests of several packages need.
+
 package testutil
 
 import (

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/metrics"
-	"github.com/floodwall/floodwall/internal/daemon/page"
 )
 
 // Past is what was decided in the past minutes.
@@ -31,12 +30,12 @@ func (c *Call) past() error {
 }
 
 // file answers with a file of the live page, unless the browser has it already.
-func (c *Call) file(f *page.File) error {
+func (c *Call) file(f *File) error {
 	h := c.out.Header()
 	h.Set("Cache-Control", "no-cache") // another version of the daemon has another page
 	h.Set("ETag", f.Tag)
 	h.Set("Content-Type", f.Type)
-	h.Set("Content-Security-Policy", page.Security)
+	h.Set("Content-Security-Policy", Security)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -11,7 +11,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/metrics"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/daemon/page"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
@@ -111,7 +110,7 @@ func (s *Server) Handler(from Origin) http.Handler {
 			mux.HandleFunc(r.Method+" "+metricsPath, answer)
 		}
 	}
-	for path, file := range page.Files() {
+	for path, file := range Files() {
 		r := Route{Method: http.MethodGet, Path: path, Access: Read, serve: func(c *Call) error { return c.file(file) }}
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, request *http.Request) { s.serve(&r, from, w, request) })
 	}

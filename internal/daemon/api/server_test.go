@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/daemon/page"
 )
 
 // emptyServer answers for a host where nothing is loaded.
@@ -151,7 +150,7 @@ func TestSlotsOfOrigins(t *testing.T) {
 // TestPageKnowsEvents looks for each kind of events in the page: a browser hands out none of a kind that is not named.
 func TestPageKnowsEvents(t *testing.T) {
 	t.Parallel()
-	text := string(page.Files()["/page/ask.js"].Text)
+	text := string(Files()["/page/ask.js"].Text)
 	list := regexp.MustCompile(`kinds = \{(.*)\};`).FindString(text)
 	for _, kind := range []string{KindDone, KindWarning, KindAttack, KindChange} {
 		if !strings.Contains(list, kind+":") {

@@ -1,4 +1,4 @@
-// Package integrations bans whom a CrowdSec local API has decided to ban. In: its stream of decisions. Out: entries of a dynamic set.
+// This file bans whom a CrowdSec local API has decided to ban. In: its stream of decisions. Out: entries of a dynamic set.
 //
 // Read bouncer.go first. client.go asks the server, book.go knows which decisions are in force.
 //

@@ -1,4 +1,4 @@
-// Package integrations bans the senders of packets that a Suricata on this host warns of. In: the alerts of its eve.json. Out: entries of a
+// This file bans the senders of packets that a Suricata on this host warns of. In: the alerts of its eve.json. Out: entries of a
 // dynamic set.
 //
 // Read follower.go first. tail.go follows the file, alert.go reads a line, notes.go says what bans nobody.

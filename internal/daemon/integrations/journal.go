@@ -1,5 +1,6 @@
-// Package integrations writes what the daemon does to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs
+// This file writes what the daemon does to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs
 // find it by them. In: texts with fields. Out: entries at journald's socket, or lines to another writer while that takes none.
+
 package integrations
 
 import (

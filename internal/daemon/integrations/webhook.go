@@ -1,4 +1,4 @@
-// Package integrations posts what the daemon does to a server of the operator's, as JSON. The daemon never waits for it: events are taken
+// This file posts what the daemon does to a server of the operator's, as JSON. The daemon never waits for it: events are taken
 // from those that the API keeps, and the server is told how many it has missed.
 
 package integrations

@@ -1,4 +1,4 @@
-// Package metrics keeps what the policy decided in the past minutes, for the live page. In: a function that reads the status. Out:
+// This file keeps what the policy decided in the past minutes, for the live page. In: a function that reads the status. Out:
 // the steps of the past ten minutes, each with the increase of the counters.
 
 package metrics

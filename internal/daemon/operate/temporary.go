@@ -10,8 +10,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
-	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -45,12 +45,12 @@ func (h Host) Temporary(ctx context.Context) (list []control.RuleStatus, err err
 // AddTemporary adds a temporary rule for a person.
 func (h Host) AddTemporary(ctx context.Context, o TemporaryOrder) (*manifest.Temporary, error) {
 	d, err := policy.ParseDuration(o.For)
-	if err != nil || d < time.Second || d > temporary.Longest {
+	if err != nil || d < time.Second || d > generation.Longest {
 		return nil, &OrderError{fmt.Sprintf("for %q is not a time from 1s to 24h", o.For), "write it as 10m or 1h"}
 	}
 	name := o.Name
 	if name == "" {
-		if name, err = temporary.NameIn(o.Rule); err != nil {
+		if name, err = generation.NameIn(o.Rule); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func (h Host) ChangeTemporaryOf(ctx context.Context, owner string, change func(o
 		return err
 	}
 	return h.ChangeTemporary(ctx, func(list []manifest.Temporary) ([]manifest.Temporary, error) {
-		own, others := temporary.Owned(list, owner)
+		own, others := generation.Owned(list, owner)
 		before := slices.Clone(own)
 		own, err := change(own)
 		if err != nil {
@@ -113,11 +113,11 @@ func mayAdd(t manifest.Temporary, all []manifest.Temporary, m *manifest.Manifest
 	switch {
 	case same > 1 || taken:
 		return &OrderError{fmt.Sprintf("there is a rule %q already", t.Name), "give it another name"}
-	case len(all) > temporary.Most:
-		return &OrderError{fmt.Sprintf("%d temporary rules would be too many, at most %d can be", len(all), temporary.Most),
+	case len(all) > generation.Most:
+		return &OrderError{fmt.Sprintf("%d temporary rules would be too many, at most %d can be", len(all), generation.Most),
 			"remove one with `floodwall temporary remove`, or add rules to the policy"}
 	}
-	return temporary.Check(t)
+	return generation.Check(t)
 }
 
 // keepTemporary brings what runs to temporary rules that were in force before it took the place of another policy. That is not done while

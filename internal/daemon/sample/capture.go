@@ -1,4 +1,4 @@
-// Package sample reads the packets that a policy copies to user space: those of its rules with `sample`, and samples of all packets.
+// This file reads the packets that a policy copies to user space: those of its rules with `sample`, and samples of all packets.
 
 package sample
 

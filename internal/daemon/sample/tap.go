@@ -1,4 +1,4 @@
-// Package sample hands the samples of the traffic, which XDP takes of all packets (`daemon: {sample: …}`), to all in the daemon who follow them.
+// This file hands the samples of the traffic, which XDP takes of all packets (`daemon: {sample: …}`), to all in the daemon who follow them.
 // In: an instance. Out: to each follower, each sample with its verdict and its reason. Nobody who follows is waited for.
 
 package sample

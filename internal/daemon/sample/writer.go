@@ -1,4 +1,4 @@
-// Package sample writes packets to files that Wireshark and tcpdump read.
+// This file writes packets to files that Wireshark and tcpdump read.
 
 package sample
 

@@ -1,4 +1,4 @@
-// Package upstream has this host drop what routers upstream ask it to drop, by FlowSpec routes. In: the routes that `floodwall bgp` has received,
+// This file has this host drop what routers upstream ask it to drop, by FlowSpec routes. In: the routes that `floodwall bgp` has received,
 // each second. Out: temporary rules, which stand before the policy's rules and which the kernel ends.
 //
 // `floodwall bgp` reads what the network sends, so nothing that it says is trusted. check.go decides which routes are obeyed, by the policy

@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
-	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/policy"
@@ -107,7 +107,7 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	} else if err != nil {
 		return err
 	}
-	own, others := temporary.Owned(manifest.InForce(w.Temporary, now), Owner)
+	own, others := generation.Owned(manifest.InForce(w.Temporary, now), Owner)
 	u := w.Daemon.Upstream
 	if u == nil || u.Receive.Max == 0 {
 		r.book, r.began, r.bad = book{}, time.Time{}, nil
@@ -132,7 +132,7 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 		r.wasUp[s.Peer] = r.wasUp[s.Peer] || is.up()
 	}
 	r.book.take(received.Routes, sessions, now)
-	d := r.decide(r.book.held(u, now), u, own, min(u.Receive.Max, temporary.Free(others)), now)
+	d := r.decide(r.book.held(u, now), u, own, min(u.Receive.Max, generation.Free(others)), now)
 	for _, peer := range received.Left {
 		d.refuse(&wire.Route{Peer: peer}, refuse(Excess, "none of its routes is looked at, as all together are too large"))
 	}
@@ -183,8 +183,8 @@ func (r *Receiver) put(ctx context.Context, own []manifest.Temporary, rules []wa
 		list = append(list, t)
 	}
 	err := r.Rules.ChangeTemporary(ctx, func(all []manifest.Temporary) ([]manifest.Temporary, error) {
-		_, others := temporary.Owned(all, Owner)
-		return append(others, list[:min(len(list), temporary.Free(others))]...), nil
+		_, others := generation.Owned(all, Owner)
+		return append(others, list[:min(len(list), generation.Free(others))]...), nil
 	})
 	if err != nil {
 		r.suspect(rules, began, err, now)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
-	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -112,7 +112,7 @@ func (d *decided) few(good []flowspec.Route, of map[string]*wire.Route, inForce 
 // loadable checks rules as they are checked before they are loaded: one that is wrong must not keep others out.
 func loadable(rules []flowspec.Rule, now time.Time) error {
 	for _, r := range rules {
-		if err := temporary.Check(manifest.Temporary{Name: r.Name, Owner: Owner, Rule: r.Line, Until: now.Add(lasts)}); err != nil {
+		if err := generation.Check(manifest.Temporary{Name: r.Name, Owner: Owner, Rule: r.Line, Until: now.Add(lasts)}); err != nil {
 			return err
 		}
 	}

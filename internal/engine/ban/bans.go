@@ -1,5 +1,6 @@
-// Package ban decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It uses no
+// This file decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It uses no
 // kernel, and no clock but the time of its arguments.
+
 package ban
 
 import (

@@ -1,4 +1,4 @@
-// Package ban keeps the entries of dynamic sets over a reboot, in a file of the state directory. A change is appended;
+// This file keeps the entries of dynamic sets over a reboot, in a file of the state directory. A change is appended;
 // when the file has become much larger than what it says, who writes it writes it anew, from what the kernel holds. So a
 // million entries are not written again for each that comes.
 //

@@ -1,4 +1,4 @@
-// Package ban enters bans again that a dynamic set has lost before their end: it was full and they gave way, another program
+// This file enters bans again that a dynamic set has lost before their end: it was full and they gave way, another program
 // removed them, or a set was emptied. In: the file of bans, which has what was banned and lifted, whoever asked. Out: entries of the
 // dynamic sets. So no program that bans has to look whether its bans are still there.
 

@@ -12,7 +12,7 @@
 //   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
 //   - live.go: what runs, as the kernel says (internal/engine/generation); status.go, explain.go and probe.go report it; block.go changes its
 //     dynamic sets (internal/engine/ban).
-//   - temporary.go: rules beside the policy (internal/engine/temporary); handout.go: samples, for internal/daemon/sample.
+//   - temporary.go: rules beside the policy (internal/engine/generation); handout.go: samples, for internal/daemon/sample.
 //   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
 //   - types.go: types of other packages under the names that callers use.
 package control

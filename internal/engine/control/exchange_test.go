@@ -24,7 +24,6 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/test/geotest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -409,13 +408,13 @@ func TestExchangeHeld(t *testing.T) {
 			l := newLists(e)
 			e.ip("addr add 9.9.30.1/30 dev fw0", "route add 9.9.40.0/24 via 9.9.30.2")
 			db := filepath.Join(e.TempDir(), "geo.mmdb")
-			write := func(networks ...geotest.Network) {
+			write := func(networks ...testutil.Network) {
 				e.Helper()
-				if err := geotest.Write(db, append(networks, geotest.Network{Prefix: "9.9.71.0/24", Country: "YY"})...); err != nil {
+				if err := testutil.Write(db, append(networks, testutil.Network{Prefix: "9.9.71.0/24", Country: "YY"})...); err != nil {
 					e.Fatal(err)
 				}
 			}
-			write(geotest.Network{Prefix: "9.9.20.0/24", Country: "XX"}, geotest.Network{Prefix: "9.9.70.0/24", Country: "YY"})
+			write(testutil.Network{Prefix: "9.9.20.0/24", Country: "XX"}, testutil.Network{Prefix: "9.9.70.0/24", Country: "YY"})
 			session := facts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
 			_, err := l.try(fmt.Sprintf("sets: {far: {country: XX, db: %q}, near: {country: YY, db: %[1]q}, drop: {url: %q, shrink: 0%%}}\n"+
 				"rules: [{name: listed, from: $drop, then: drop}, {name: near, from: $near, port: tcp/22, then: pass}, {name: far, from: $far, then: drop}]\n",
@@ -423,15 +422,15 @@ func TestExchangeHeld(t *testing.T) {
 			if err != nil {
 				e.Fatal(err)
 			}
-			far := func(prefixes ...string) (list []geotest.Network) {
+			far := func(prefixes ...string) (list []testutil.Network) {
 				for _, p := range prefixes {
-					list = append(list, geotest.Network{Prefix: p, Country: "XX"})
+					list = append(list, testutil.Network{Prefix: p, Country: "XX"})
 				}
 				return list
 			}
-			near := geotest.Network{Prefix: "9.9.70.0/24", Country: "YY"}
+			near := testutil.Network{Prefix: "9.9.70.0/24", Country: "YY"}
 			for _, c := range []struct {
-				networks []geotest.Network
+				networks []testutil.Network
 				held     string
 			}{
 				{far("9.9.21.0/24", "9.9.70.0/24"), `set "far" stays as it is: by the new database it would hold 9.9.70.7 (a session of an operator)`},

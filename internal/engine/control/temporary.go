@@ -11,7 +11,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
-	"github.com/floodwall/floodwall/internal/engine/temporary"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -81,7 +80,7 @@ func sparedBy(c *Compiled, m *manifest.Manifest) *allowlist.List {
 
 // withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.
 func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
-	p, err = temporary.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
+	p, err = generation.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -100,7 +99,7 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 	if err != nil {
 		return err
 	}
-	program, err := temporary.Before(&ir.Program{}, m.Temporary, nil)
+	program, err := generation.Before(&ir.Program{}, m.Temporary, nil)
 	if err != nil {
 		return err
 	}
@@ -173,7 +172,7 @@ func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Co
 			return nil, err
 		}
 	}
-	return temporary.Ruleset(name, m.Target, m.Devices, m.Temporary, sparedBy(c, m).Prefixes(), counted)
+	return generation.Ruleset(name, m.Target, m.Devices, m.Temporary, sparedBy(c, m).Prefixes(), counted)
 }
 
 // rewrite replaces the manifest of a generation in netfilter.

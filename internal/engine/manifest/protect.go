@@ -1,4 +1,4 @@
-// Package manifest decides how protected services are answered for. In: a program, what the host is (internal/host/facts), a
+// This file decides how protected services are answered for. In: a program, what the host is (internal/host/facts), a
 // target. Out: the program without what the host or the target does not do, what SYN-ACKs announce for each service, and notes
 // for the operator. It asks no kernel.
 //

@@ -1,8 +1,9 @@
-// Package policies is a policy for a fleet with the files that it names, signed by a key that no hub has. In: a directory, or what a hub
+// This file is a policy for a fleet with the files that it names, signed by a key that no hub has. In: a directory, or what a hub
 // hands out. Out: a manifest that is known to be of the key's holder, and files that are known to be those of the manifest.
 //
 // Read manifest.go first: what is signed. dir.go reads a directory to be signed, and writes files that were received. check.go says which
 // files a policy of a bundle may name.
+
 package policies
 
 import (

@@ -1,4 +1,4 @@
-// Package policies brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
+// This file brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
 // earlier version, and the key. Out: orders that the hubs hand out, and what became of them.
 //
 // The key stays with whoever releases. A release ends with its command: a version that the canaries have got goes to no other node then.

@@ -1,4 +1,4 @@
-// Package wire says which bans hold in a fleet. In: statements of nodes about prefixes, which may come late, twice and in any
+// This file says which bans hold in a fleet. In: statements of nodes about prefixes, which may come late, twice and in any
 // order. Out: for each prefix until when it is banned. It knows no network and no clock but the time that it is told.
 //
 // Read record.go first: a Record has all that was said of a prefix, and Merge joins two of them. effect.go tells until when a

@@ -1,5 +1,5 @@
-// Package facts finds out what this host is, before a policy is lowered for it. In: a policy, and the devices that it is
-// for. Out: Facts, which never change. It changes nothing in the kernel.
+// Package facts finds out what this host is, before a policy is lowered for it: services, devices, what the servers
+// behind it announce, and the addresses that it cannot do without. What the kernel can do is in kernel/features.
 //
 // Read facts.go first: Discover asks all that protections of services depend on. mode.go says of a service whether it lives on
 // this host or behind it; tcp.go, listeners.go, servers.go and untagged.go each find out a part. The others answer one question

@@ -1,4 +1,4 @@
-// Package facts finds the addresses without which the host it runs on is cut off, and which nobody but a forger has
+// This file finds the addresses without which the host it runs on is cut off, and which nobody but a forger has
 // banned: its own and those of its links, its gateways, resolvers and DHCP servers, and where its operators are logged in from.
 
 package facts

@@ -1,4 +1,4 @@
-// Package features asks devices what their drivers say of themselves (include/uapi/linux/ethtool.h). It changes nothing.
+// This file asks devices what their drivers say of themselves (include/uapi/linux/ethtool.h). It changes nothing.
 // A device is looked for in the network namespace of the thread that called Open.
 
 package features

@@ -1,4 +1,4 @@
-// Package features asks which capabilities this process has, and says what those that it lacks are for.
+// This file asks which capabilities this process has, and says what those that it lacks are for.
 
 package features
 

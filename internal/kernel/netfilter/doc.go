@@ -1,6 +1,6 @@
 // Package netfilter puts a compiled policy into nftables, or into iptables with ipset, through the system's own tools,
-// changes one generation for the next, and reads and writes what the generation holds. It knows no policy: it takes
-// scripts.
+// in one transaction. It also keeps conntrack strict while a policy needs that. It knows no rules of a policy:
+// compile/nftables and compile/iptables write the scripts.
 //
 // In nftables a generation is one table of family inet, and perhaps one of family netdev of the same name. In iptables it is a set of user chains of the tables raw and
 // filter in both families, ipsets, and jumps to the chains from built-in ones, which are called hooks here. Names tell

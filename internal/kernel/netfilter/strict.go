@@ -1,4 +1,4 @@
-// Package netfilter makes conntrack strict as long as a policy needs that, and gives the host back what it had. Loose conntrack takes a
+// This file makes conntrack strict as long as a policy needs that, and gives the host back what it had. Loose conntrack takes a
 // packet of an unknown TCP connection for one of a connection that it may follow. SYNPROXY cannot work then.
 
 package netfilter

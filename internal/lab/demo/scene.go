@@ -18,14 +18,14 @@ import (
 const pageSize = 10 << 10
 
 // wire joins one of the server's devices to a host outside.
-type wire struct{ server, outside *lab.Device }
+type demoWire struct{ server, outside *lab.Device }
 
 // scene is a web server with two uplinks, one to the attackers and one to the clients. On a common veth, a request is
 // lost whenever the flood fills the 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE): that happens
 // before any firewall, and network cards have queues of their own for different flows.
 type scene struct {
 	lab                *lab.Lab
-	flood, clients     wire
+	flood, clients     demoWire
 	sourceCPU, hostCPU int        // of attackers and clients, and of the server
 	freeCPU            func()     // lets this process use the source's CPU again
 	mounts             []*os.File // for files, and for BPF
@@ -102,7 +102,7 @@ func (s *scene) connect() (err error) {
 // uplink gives the server a device and joins it to a host of that name. The server's receive threads go before all
 // processes on its CPU, as a network card's interrupts do, and that of the clients' wire before that of the flood:
 // interrupts would serve the two in turn.
-func (s *scene) uplink(web *lab.Host, device string, addr, gateway netip.Addr, first bool) (w wire, err error) {
+func (s *scene) uplink(web *lab.Host, device string, addr, gateway netip.Addr, first bool) (w demoWire, err error) {
 	outside, err := s.lab.Host(device)
 	if err != nil {
 		return w, err

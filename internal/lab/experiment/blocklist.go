@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: a web server behind blocked addresses, by an article of 2012.
+// This file is the experiment of that name: a web server behind blocked addresses, by an article of 2012.
 
 package experiment
 

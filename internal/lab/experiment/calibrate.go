@@ -1,4 +1,4 @@
-// Package experiment measures what packets cost on a host, for the model by which rules are placed.
+// This file measures what packets cost on a host, for the model by which rules are placed.
 
 package experiment
 

@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: a web server whose conntrack table is full, by an article of 2023.
+// This file is the experiment of that name: a web server whose conntrack table is full, by an article of 2023.
 
 package experiment
 

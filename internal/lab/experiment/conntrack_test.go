@@ -10,7 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
-	"github.com/floodwall/floodwall/test/reporttest"
 )
 
 // visitOf is a visit with these answers in each of its seconds, and drops in the seconds that begin with full.
@@ -135,7 +134,7 @@ func TestClaims(t *testing.T) {
 		s := &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}
 		b := &conntrackBuilder{Builder: rig.Builder{Session: s}, cases: conntrackTestCases()}
 		b.named("no-firewall").visits, b.named("nft/full").visits, b.named("nft/notrack").visits = tt.none, tt.full, tt.notrack
-		if got := reporttest.Verdicts(b.claims()); got != tt.want {
+		if got := Verdicts(b.claims()); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

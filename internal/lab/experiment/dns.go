@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: a resolver and its clients under a flood of queries.
+// This file is the experiment of that name: a resolver and its clients under a flood of queries.
 
 package experiment
 

@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: dropping packets, by number of rules, checks and kind of packet.
+// This file is the experiment of that name: dropping packets, by number of rules, checks and kind of packet.
 
 package experiment
 

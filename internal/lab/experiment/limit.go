@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: limits of packets per second by source.
+// This file is the experiment of that name: limits of packets per second by source.
 
 package experiment
 

@@ -1,4 +1,4 @@
-// Package experiment is the experiment `cost`: what a packet costs by what is done with it, by an article of 2016.
+// This file is the experiment `cost`: what a packet costs by what is done with it, by an article of 2016.
 
 package experiment
 

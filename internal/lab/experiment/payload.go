@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: texts and bytes looked for in packets.
+// This file is the experiment of that name: texts and bytes looked for in packets.
 
 package experiment
 

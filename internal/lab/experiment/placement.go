@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: where on its way through a router a packet is dropped at least cost.
+// This file is the experiment of that name: where on its way through a router a packet is dropped at least cost.
 
 package experiment
 

@@ -10,13 +10,13 @@ import (
 )
 
 // cpu is the share of a CPU that packets at the article's rate take, for figures of nanoseconds for each.
-func placementCpu(s report.Samples) report.Samples {
+func placementCPU(s report.Samples) report.Samples {
 	return s.Each(func(ns float64) float64 { return 100 * ns * articleRate / 1e9 })
 }
 
 // cells are a probe as text: CPU, its spread, and time per packet.
 func cells(p *rig.Probe) []string {
-	cpu := placementCpu(p.Costs)
+	cpu := placementCPU(p.Costs)
 	return []string{
 		fmt.Sprintf("%.2f%%", cpu.Median()), fmt.Sprintf("%.2f .. %.2f", slices.Min(cpu), slices.Max(cpu)), fmt.Sprintf("%.0f", p.Costs.Median()),
 	}
@@ -29,7 +29,7 @@ func result(p *rig.Probe, name, missing string) lab.Result {
 		return r
 	}
 	r.Runs, r.Note = len(p.Costs), report.Choice(p.Unsteady(), "~", "")
-	r.Metrics = []lab.Metric{p.Costs.Metric("ns/op"), placementCpu(p.Costs).Metric("cpu-%")}
+	r.Metrics = []lab.Metric{p.Costs.Metric("ns/op"), placementCPU(p.Costs).Metric("cpu-%")}
 	return r
 }
 

@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: nanoseconds of the loaded program per kind of packet.
+// This file is the experiment of that name: nanoseconds of the loaded program per kind of packet.
 
 package experiment
 

@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: the same work on one to all CPUs, each with a receive queue of its own.
+// This file is the experiment of that name: the same work on one to all CPUs, each with a receive queue of its own.
 
 package experiment
 

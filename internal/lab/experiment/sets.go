@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: finding sources in lists of up to ten million addresses.
+// This file is the experiment of that name: finding sources in lists of up to ten million addresses.
 
 package experiment
 

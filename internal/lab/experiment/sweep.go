@@ -51,7 +51,7 @@ func (s *sweep) curves() (curves []report.Curve) {
 			X: "% dropped", Y: "% of a CPU", LogX: true,
 		}
 		for i, share := range s.shares {
-			c.Points = append(c.Points, [2]float64{100 * share, placementCpu(w.sweep[i].Costs).Median()})
+			c.Points = append(c.Points, [2]float64{100 * share, placementCPU(w.sweep[i].Costs).Median()})
 		}
 		curves = append(curves, c)
 	}

@@ -1,4 +1,4 @@
-// Package experiment is the experiment of that name: a web server under floods of SYNs and ACKs, by a talk of 2021.
+// This file is the experiment of that name: a web server under floods of SYNs and ACKs, by a talk of 2021.
 
 package experiment
 

@@ -12,7 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
-	"github.com/floodwall/floodwall/test/reporttest"
 )
 
 // visitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
@@ -190,15 +189,15 @@ func TestSynproxyClaims(t *testing.T) {
 			map[string]report.Samples{limitDrop: {24.5e6, 24.5e6}, synproxyAt: {0.9e6, 0.9e6}, "floodwall/host": {5.6e6, 5.6e6}}
 	}
 	syn, ack := talk()
-	if got := reporttest.Verdicts(wantTables(syn, ack, nil).claims()); got != all {
+	if got := Verdicts(wantTables(syn, ack, nil).claims()); got != all {
 		t.Errorf("the talk's own figures: %s", got)
 	}
 	syn["floodwall/host"], ack[synproxyAt], ack[limitDrop] = report.Samples{2e6, 2e6}, report.Samples{5e6, 5e6}, nil
-	if got, want := reporttest.Verdicts(wantTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
+	if got, want := Verdicts(wantTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
 		t.Errorf("other figures: %s, want %s", got, want)
 	}
 	syn[limitTX] = report.Samples{4e6, 8e6}
-	if got, want := reporttest.Verdicts(wantTables(syn, ack, nil).claims()[2:3]), "not measurable here~"; got != want {
+	if got, want := Verdicts(wantTables(syn, ack, nil).claims()[2:3]), "not measurable here~"; got != want {
 		t.Errorf("an unsteady limit: %s, want %s", got, want)
 	}
 }

@@ -1,5 +1,5 @@
-// Package guard interprets an XDP program as the kernel runs it, and counts what it executes. The figures are exact: they
-// depend on the program, the frame and the content of the maps, and neither on the clock nor on what else the machine does.
+// Package guard holds the executed instructions of each kind of packet under bounds. An interpreter runs the loaded
+// program as the kernel does and counts exactly. It measures no time.
 //
 // The instructions are the translated ones that the kernel hands out (xlated_prog_insns of struct bpf_prog_info): dead code
 // is gone, constants are in place, lookups in arrays are inlined, and accesses to struct xdp_md are accesses to struct

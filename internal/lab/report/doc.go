@@ -1,3 +1,3 @@
-// Package report says what changed between two runs of the bench, beyond noise. It is arithmetic on their reports.
-
+// Package report is what a run of the bench found: results, bars, claims, curves and tables; how they are written and
+// read again, compared with another run, and shown as a page. It measures nothing.
 package report

@@ -1,4 +1,4 @@
-// Package report writes a report of the bench as one page of HTML, which needs nothing else: no network, no script, no font.
+// This file writes a report of the bench as one page of HTML, which needs nothing else: no network, no script, no font.
 // It is for desktops and phones, light and dark.
 
 package report

@@ -1,5 +1,6 @@
-// Package report is what a run of the bench found: results, bars, claims, curves and tables, and how they are written as
+// This file is what a run of the bench found: results, bars, claims, curves and tables, and how they are written as
 // text, Markdown and JSON, and read again. It measures nothing.
+
 package report
 
 import (

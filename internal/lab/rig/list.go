@@ -1,4 +1,4 @@
-// Package rig has what firewalls are filled with: lists of addresses, rules and texts, the same in every run, and in the
+// This file has what firewalls are filled with: lists of addresses, rules and texts, the same in every run, and in the
 // words of each tool.
 
 package rig

@@ -1,4 +1,4 @@
-// Package rig has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
+// This file has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
 
 package rig
 

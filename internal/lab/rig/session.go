@@ -1,5 +1,6 @@
-// Package rig is what experiments are built of: sites in a lab, what is installed there, and the rates and times that are
+// This file is what experiments are built of: sites in a lab, what is installed there, and the rates and times that are
 // taken of it, round by round.
+
 package rig
 
 import (

@@ -1,4 +1,4 @@
-// Package rig finds and runs the system's own programs: those that Floodwall is measured beside, and servers.
+// This file finds and runs the system's own programs: those that Floodwall is measured beside, and servers.
 
 package rig
 

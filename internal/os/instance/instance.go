@@ -1,5 +1,6 @@
-// Package instance names the files and directories of an instance of Floodwall. Several run on a host, each in a directory of the BPF file
+// This file names the files and directories of an instance of Floodwall. Several run on a host, each in a directory of the BPF file
 // system; one of these directories is the standard one.
+
 package instance
 
 import (

@@ -1,4 +1,4 @@
-// Package instance is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
+// This file is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
 // ends with the process that took it, however that ends.
 
 package instance

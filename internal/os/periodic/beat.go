@@ -1,4 +1,5 @@
-// Package periodic has tasks that look again and again do so at the same times, so that a daemon at rest wakes once for all of them.
+// This file has tasks that look again and again do so at the same times, so that a daemon at rest wakes once for all of them.
+
 package periodic
 
 import "time"

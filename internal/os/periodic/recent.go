@@ -1,4 +1,4 @@
-// Package periodic shares an answer among those who ask the same at nearly the same time, and tells whether anything has changed since.
+// This file shares an answer among those who ask the same at nearly the same time, and tells whether anything has changed since.
 
 package periodic
 

@@ -1,8 +1,9 @@
-// Package safefile replaces files in one step: whenever the process or the machine stops, the disk has the whole of the old content or
+// This file replaces files in one step: whenever the process or the machine stops, the disk has the whole of the old content or
 // the whole of the new one.
 //
 // google/renameio does less: it does not sync the directory, so that a loss of power after its return can bring the old content back, and
 // the temporary files of killed writers stay for ever.
+
 package safefile
 
 import (

@@ -1,4 +1,4 @@
-// Package safefile keeps processes apart that change a directory. The lock is on the directory itself, so that nothing is
+// This file keeps processes apart that change a directory. The lock is on the directory itself, so that nothing is
 // left of it when that is removed.
 
 package safefile

@@ -1,4 +1,4 @@
-// Package safefile reads keys from files that nobody else may read.
+// This file reads keys from files that nobody else may read.
 
 package safefile
 

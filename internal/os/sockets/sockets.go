@@ -1,4 +1,4 @@
-// Package sockets lists the sockets that serve in the thread's network namespace, and the programs that have them, and says whose a
+// This file lists the sockets that serve in the thread's network namespace, and the programs that have them, and says whose a
 // connection is. It asks the kernel by sock_diag, and /proc.
 
 package sockets

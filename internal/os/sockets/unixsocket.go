@@ -1,4 +1,5 @@
-// Package sockets makes unix sockets of files, and says which process is at their other end.
+// This file makes unix sockets of files, and says which process is at their other end.
+
 package sockets
 
 import (

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/sources/geo"
-	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 func TestRead(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.mmdb")
-	err := geotest.Write(file,
-		geotest.Network{Prefix: "1.1.0.0/16", Country: "XX", ASN: 64500}, geotest.Network{Prefix: "1.2.0.0/16", Country: "YY", ASN: 64501},
-		geotest.Network{Prefix: "2a00:1::/32", Country: "XX", ASN: 64501}, geotest.Network{Prefix: "1.1.128.0/24", Country: "ZZ", ASN: 64502})
+	err := testutil.Write(file,
+		testutil.Network{Prefix: "1.1.0.0/16", Country: "XX", ASN: 64500}, testutil.Network{Prefix: "1.2.0.0/16", Country: "YY", ASN: 64501},
+		testutil.Network{Prefix: "2a00:1::/32", Country: "XX", ASN: 64501}, testutil.Network{Prefix: "1.1.128.0/24", Country: "ZZ", ASN: 64502})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.mmdb")
-	if err := geotest.Write(file, geotest.Network{Prefix: "1.1.0.0/16", Country: "XX"}); err != nil {
+	if err := testutil.Write(file, testutil.Network{Prefix: "1.1.0.0/16", Country: "XX"}); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(file)
@@ -77,7 +77,7 @@ func TestFinder(t *testing.T) {
 	dir := t.TempDir()
 	file, bad := filepath.Join(dir, "a.mmdb"), filepath.Join(dir, "bad.mmdb")
 	if err := errors.Join(
-		geotest.Write(file, geotest.Network{Prefix: "198.51.100.0/24", Country: "nl", ASN: 64500}, geotest.Network{Prefix: "2001:db8::/32", ASN: 64501}),
+		testutil.Write(file, testutil.Network{Prefix: "198.51.100.0/24", Country: "nl", ASN: 64500}, testutil.Network{Prefix: "2001:db8::/32", ASN: 64501}),
 		os.WriteFile(bad, []byte("<html>"), 0o600),
 	); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestFinder(t *testing.T) {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}
-	if err := geotest.Write(file, geotest.Network{Prefix: "198.51.100.0/24", Country: "FR"}, geotest.Network{Prefix: "203.0.113.0/24", Country: "DE"}); err != nil {
+	if err := testutil.Write(file, testutil.Network{Prefix: "198.51.100.0/24", Country: "FR"}, testutil.Network{Prefix: "203.0.113.0/24", Country: "DE"}); err != nil {
 		t.Fatal(err)
 	}
 	if country, _ := f.Open([]string{file}).Find(netip.MustParseAddr("198.51.100.7")); country != "FR" {

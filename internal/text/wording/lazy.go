@@ -1,4 +1,4 @@
-// Package wording makes values when they are first used, as most commands need few of those that a package has.
+// This file makes values when they are first used, as most commands need few of those that a package has.
 
 package wording
 

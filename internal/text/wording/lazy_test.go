@@ -17,8 +17,8 @@ import (
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, dir := range []string{"cmd", "internal", "policy"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
+	for _, dir := range []string{"cmd", "internal", "policy", "test"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -26,7 +26,7 @@ func TestPatterns(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for _, call := range callsOf(f, "lazy.Regexp") {
+			for _, call := range callsOf(f, "wording.Regexp") {
 				found++
 				pattern, err := textOf(f, call.Args[0])
 				if err == nil {

@@ -1,5 +1,6 @@
-// Package wording has parts of messages about words that people write: quotes, enumerations, and the known word that a misspelt one
+// This file has parts of messages about words that people write: quotes, enumerations, and the known word that a misspelt one
 // means.
+
 package wording
 
 import (

@@ -1,4 +1,4 @@
-// Package wording has the error for an argument or a flag that is not understood. Packages that read what a person wrote for a command
+// This file has the error for an argument or a flag that is not understood. Packages that read what a person wrote for a command
 // return it, and know no command.
 
 package wording

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/wording"
-	"github.com/floodwall/floodwall/test/geotest"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // targets are the columns of the tables.
@@ -45,8 +45,8 @@ func ask(text string, target plan.Target) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if err := geotest.Write(filepath.Join(dir, "GeoLite2-Country.mmdb"), geotest.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
-		geotest.Network{Prefix: "198.51.100.0/24", Country: "YY"}); err != nil {
+	if err := testutil.Write(filepath.Join(dir, "GeoLite2-Country.mmdb"), testutil.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
+		testutil.Network{Prefix: "198.51.100.0/24", Country: "YY"}); err != nil {
 		return answer{}, err
 	}
 	c, err := control.CompileSource(filepath.Join(dir, "policy.yaml"), []byte(text))

@@ -1,4 +1,4 @@
-// Package entry collects the instructions of generated code.
+// This file collects the instructions of generated code.
 
 package entry
 

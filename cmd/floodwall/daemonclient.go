@@ -1,0 +1,125 @@
+// This file asks the daemon of this host for the samples that it takes.
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/daemon/api"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/engine/control"
+)
+
+// WatchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
+// next asks it each time. It looks itself otherwise, and when the daemon has no samples. span is the longest time that next is asked for.
+func WatchTop(ctx context.Context, h operate.Host, socket string, span time.Duration) (next func(context.Context, time.Duration) (*operate.Top, error), end func() error, err error) {
+	settings, err := h.DaemonSettings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	status, err := h.Instance.Status(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if settings.Sample > 0 && status.Target == plan.TargetXDP && span <= api.MaxLook && answers(socket) {
+		return func(ctx context.Context, span time.Duration) (*operate.Top, error) {
+			t, err := askTop(ctx, socket, span)
+			if err != nil || t.Samples != nil {
+				return t, err
+			}
+			return h.Top(ctx, span)
+		}, func() error { return nil }, nil
+	}
+	w, err := h.Watch(ctx, span)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.Next, w.Close, nil
+}
+
+// answers reports whether somebody listens on a unix socket.
+func answers(socket string) bool {
+	c, err := net.DialTimeout("unix", socket, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// mostAnswer is how much of an answer is read, in bytes.
+const mostAnswer = 16 << 20
+
+// Samples has the daemon hand out the samples that the policy has taken for it, of packets that are dropped, too. It is nil where
+// nothing runs, the policy has none taken, it is for other devices, or no daemon answers: one looks oneself then.
+func Samples(ctx context.Context, h operate.Host, socket string, devices []string, span time.Duration) *sample.Stream {
+	settings, err := h.DaemonSettings(ctx)
+	if err != nil || settings.Sample == 0 {
+		return nil
+	}
+	running, err := h.Instance.Status(ctx)
+	if err != nil || slices.ContainsFunc(devices, func(name string) bool {
+		return !slices.ContainsFunc(running.Devices, func(d control.DeviceStatus) bool { return d.Name == name })
+	}) {
+		return nil
+	}
+	answer, err := askDaemon(ctx, socket, "/v1/samples", span)
+	if err != nil {
+		return nil
+	}
+	stream, err := sample.NewStream(answer.Body)
+	if err != nil {
+		return nil
+	}
+	return stream
+}
+
+// answerTime is how long the daemon may take in addition to the time for which it looks.
+const daemonclientAnswerTime = 20 * time.Second
+
+// askTop asks the daemon what comes in some time.
+func askTop(ctx context.Context, socket string, span time.Duration) (*operate.Top, error) {
+	answer, err := askDaemon(ctx, socket, "/v1/top", span)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var t operate.Top
+	if err := json.NewDecoder(io.LimitReader(answer.Body, mostAnswer)).Decode(&t); err != nil {
+		return nil, fmt.Errorf("asking the daemon: %w", err)
+	}
+	return &t, nil
+}
+
+// askDaemon asks the daemon for what comes in some time. The caller closes the answer's body.
+func askDaemon(ctx context.Context, socket, path string, span time.Duration) (*http.Response, error) {
+	client := http.Client{Timeout: span + daemonclientAnswerTime, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://floodwall"+path+"?for="+fmt.Sprintf("%dms", span.Milliseconds()), nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking the daemon: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		var problem struct{ Error string }
+		json.NewDecoder(io.LimitReader(answer.Body, mostAnswer)).Decode(&problem)
+		return nil, fmt.Errorf("asking the daemon: status %d: %s", answer.StatusCode, problem.Error)
+	}
+	return answer, nil
+}

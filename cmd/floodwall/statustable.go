@@ -1,0 +1,126 @@
+// This file shows what runs as tables: devices, rules, checks, sets, limits and protections.
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/text/display"
+)
+
+// Of makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
+func StatusTables(s *control.Status, all bool) []*display.Table {
+	return []*display.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)}
+}
+
+func deviceTable(s *control.Status) *display.Table {
+	t := display.NewTable("device", "stage", "mode")
+	for _, d := range s.Devices {
+		t.Row(d.Name, string(d.Stage), cmp.Or(d.Mode, "-"))
+	}
+	return t
+}
+
+func ruleTable(s *control.Status, all bool) *display.Table {
+	t := display.NewTable("rule", "stage", "verdict", ">packets", ">bytes")
+	for _, r := range s.Rules {
+		if all || r.Line > 0 || r.Packets > 0 {
+			ruleRow(t, r)
+		}
+	}
+	ruleRow(t, s.Default)
+	if all || s.NotIP.Packets > 0 {
+		ruleRow(t, s.NotIP)
+	}
+	if s.Replies != nil {
+		ruleRow(t, *s.Replies)
+	}
+	return t
+}
+
+func checkTable(s *control.Status, all bool) *display.Table {
+	t := display.NewTable("check", "stage", "verdict", ">packets", ">bytes")
+	for _, c := range s.Checks {
+		if all || c.Packets > 0 {
+			ruleRow(t, c)
+		}
+	}
+	return t
+}
+
+func limitTable(s *control.Status) *display.Table {
+	t := display.NewTable("limit of", ">prefixes", ">capacity", ">full", ">forgotten", "limit")
+	for _, l := range s.Limits {
+		prefixes, capacity, full := "-", "-", "-" // of one limit for all
+		if l.Capacity > 0 {
+			prefixes, capacity, full = display.Count(l.Debts), display.Count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
+		}
+		t.Row(l.Rule, prefixes, capacity, full, display.Count(l.Evictions), l.Limit)
+	}
+	return t
+}
+
+func protectionTable(s *control.Status) *display.Table {
+	t := display.NewTable("protection of", "mode", "by", "cookies", ">connections", ">capacity", ">mss", ">wscale", "options")
+	for _, p := range s.Protections {
+		connections, capacity := "-", "-"
+		if p.Flows.Capacity > 0 {
+			connections, capacity = display.Count(p.Flows.Entries), display.Count(p.Flows.Capacity)
+		}
+		mss := fmt.Sprint(p.MSS[0])
+		if p.MSS[1] != p.MSS[0] {
+			mss += fmt.Sprintf(", %d", p.MSS[1])
+		}
+		scale := "-"
+		if p.WScale >= 0 {
+			scale = strconv.Itoa(p.WScale)
+		}
+		t.Row(p.Service, p.Mode, p.Method, cookies(p), connections, capacity, mss, scale, cmp.Or(strings.Join(p.Options, " "), "-"))
+	}
+	return t
+}
+
+// cookies says whether SYNs are answered with cookies.
+func cookies(p control.ProtectionStatus) string {
+	switch {
+	case p.Refused > 0:
+		return fmt.Sprintf("refused for %.0f s", p.Refused)
+	case p.Active && p.Always:
+		return "always"
+	case p.Active:
+		return fmt.Sprintf("for %.0f s", p.Left)
+	}
+	return "no"
+}
+
+func ruleRow(t *display.Table, r control.RuleStatus) {
+	name := r.Name
+	if r.Merged > 1 {
+		name += fmt.Sprintf(" (and %s)", display.Things(r.Merged-1, "more", "more"))
+	}
+	verdict := r.Verdict
+	if r.Observe {
+		verdict = "(" + verdict + ")"
+	}
+	packets, bytes := display.Count(r.Packets), display.Bytes(r.Bytes)
+	if r.Uncounted {
+		packets, bytes = "-", "-"
+	}
+	t.Row(name, string(r.Stage), verdict, packets, bytes)
+}
+
+func setTable(s *control.Status) *display.Table {
+	t := display.NewTable("set", "kind", ">entries", ">capacity", ">full")
+	for _, set := range s.Sets {
+		full := "-"
+		if set.Capacity > 0 {
+			full = strconv.Itoa(set.Entries*100/set.Capacity) + "%"
+		}
+		t.Row(set.Name, set.Kind, display.Count(set.Entries), display.Count(set.Capacity), full)
+	}
+	return t
+}

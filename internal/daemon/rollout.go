@@ -1,0 +1,264 @@
+// This file has a node apply the policies of its fleet. In: orders and files from hubs, of which nothing is believed that the key does
+// not sign. Out: a policy that runs, or the one before.
+//
+// Read rollout.go first: Run follows the orders, and takes one at a time. trial.go applies a version and decides on it. kept.go is what a
+// node remembers over restarts. host.go is the host, by the same transaction as `floodwall apply --confirm`.
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/policies"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
+)
+
+// Hub is a node's way to the hubs.
+type Hub interface {
+	Order(ctx context.Context) ([]byte, error)
+	Part(ctx context.Context, sum string, part int) ([]byte, error)
+	Orders(take func(order []byte))
+	Tell(s wire.PolicyState)
+	Reach(ctx context.Context) error // makes sure that the hub is reached now, by a new connection too
+}
+
+// Follower applies what the holder of a key orders.
+type Follower struct {
+	Node string // the name of this node
+	Key  string // the public key
+	Dir  string // where versions are kept; only its owner may write there
+	Hub  Hub
+	Host Host
+	Log  func(text string, err error)
+
+	kept kept
+	why  string // what keeps this node from going on
+	told string // the last error that was logged
+
+	latest atomic.Pointer[[]byte] // the last order that a hub has published and that was not taken up; one a second is
+
+	lookedAt time.Time // when the files of a version were read last
+	lookedOf uint64
+	found    error
+}
+
+// How often a node asks for the order, says which policy it has, and tries again what did not work.
+const (
+	askEvery   = 30 * time.Second
+	tellEvery  = 10 * time.Second
+	retryEvery = 5 * time.Second
+)
+
+// Run follows the orders until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	f.Hub.Orders(func(order []byte) { f.latest.Store(&order) })
+	if !f.remember(ctx) {
+		return
+	}
+	var latest []byte
+	var asked, told time.Time
+	for ctx.Err() == nil {
+		wait := time.Second
+		if time.Since(asked) > askEvery {
+			asked = time.Now()
+			if order, err := f.Hub.Order(ctx); err != nil {
+				asked = asked.Add(retryEvery - askEvery)
+			} else if len(order) > 0 {
+				latest = order
+			}
+		}
+		if order := f.latest.Swap(nil); order != nil {
+			latest = *order
+		}
+		if latest != nil || f.kept.Phase == wire.Trial {
+			again := f.follow(ctx, latest)
+			if told = (time.Time{}); again {
+				wait = retryEvery
+			} else {
+				latest = nil
+			}
+		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			f.tell(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(periodic.Left(wait)):
+		}
+	}
+}
+
+// remember reads what this node had done. It waits while that is damaged: a node that forgets would take an old version for a new one.
+func (f *Follower) remember(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		var err error
+		if f.kept, err = readKept(f.Dir); err == nil {
+			f.why = f.kept.Problem
+			return true
+		}
+		f.warn(err)
+		f.tell(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+	return false
+}
+
+// warn logs an error, unless it was the last one.
+func (f *Follower) warn(err error) {
+	f.why = err.Error()
+	if f.told != f.why {
+		f.told = f.why
+		f.Log("", fmt.Errorf("policy of the fleet: %w", err))
+	}
+}
+
+// follow takes an order. It reports true when it is to be tried again.
+func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
+	if f.kept.Phase == wire.Trial { // the daemon was started again meanwhile
+		f.resume(ctx)
+		return order != nil && ctx.Err() == nil
+	}
+	m, err := policies.Open(order, f.Key)
+	if err != nil {
+		f.warn(err)
+		return false
+	}
+	k := &f.kept
+	switch {
+	case m.Version < k.Seen:
+		f.warn(fmt.Errorf("a hub offers version %d, and this node has seen version %d: it is old, or the hub hides the new one", m.Version, k.Seen))
+		return false
+	case m.Version == k.Seen && k.Content != m.Content():
+		f.warn(fmt.Errorf("version %d has two contents: the holder of the key has signed both", m.Version))
+		return false
+	case m.Version == k.Seen && k.Phase != wire.Waiting && k.Phase != wire.Loading:
+		f.why = k.Problem
+		return false // done before
+	}
+	next := kept{Seen: m.Version, Content: m.Content(), Runs: k.Runs, RunsContent: k.RunsContent, Phase: wire.Waiting}
+	if !m.For(f.Node) {
+		if m.Version == k.Seen {
+			return false // known
+		}
+		return !f.keep(next)
+	}
+	if next.Phase = wire.Loading; m.Version == k.Seen {
+		next.Tries = k.Tries
+	}
+	if !f.keep(next) {
+		return true
+	}
+	f.tell(ctx)
+	return f.take(ctx, m)
+}
+
+// keep remembers how far this node is. Without it nothing is done: a node that forgets could take an old version.
+func (f *Follower) keep(k kept) bool {
+	if err := k.write(f.Dir); err != nil {
+		f.warn(err)
+		return false
+	}
+	f.kept, f.why, f.told = k, k.Problem, ""
+	return true
+}
+
+// path is the directory of a version.
+func (f *Follower) path(version uint64) string {
+	return filepath.Join(f.Dir, strconv.FormatUint(version, 10))
+}
+
+// policy is the file of the policy of a version.
+func (f *Follower) policy(version uint64) string {
+	return filepath.Join(f.path(version), policies.Policy)
+}
+
+// load gets the files of a version.
+func (f *Follower) load(ctx context.Context, m *policies.Manifest) error {
+	dir := f.path(m.Version)
+	if content, err := policies.ContentOf(dir); err == nil && content == m.Content() {
+		return nil // from before
+	}
+	if err := sweep(f.Dir, f.kept.Runs, m.Version); err != nil {
+		return err
+	}
+	return policies.Write(dir, m, func(file policies.File) (b []byte, err error) {
+		for part := range wire.Parts(file.Size) {
+			text, err := f.part(ctx, file.Sum, part)
+			if err != nil {
+				return nil, err
+			}
+			if len(text) > wire.PartSize {
+				return nil, fmt.Errorf("part %d has %d bytes", part, len(text))
+			}
+			b = append(b, text...)
+		}
+		return b, nil
+	})
+}
+
+// part gets a part of a file, at the second try too: a hub gives each node so many a second.
+func (f *Follower) part(ctx context.Context, sum string, part int) (b []byte, err error) {
+	for try := range 3 {
+		if b, err = f.Hub.Part(ctx, sum, part); err == nil && len(b) > 0 {
+			return b, nil
+		}
+		if err == nil {
+			err = errors.New("the hub does not have it")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(try+1) * time.Second / 2):
+		}
+	}
+	return nil, err
+}
+
+// tell says which policy this node has.
+func (f *Follower) tell(ctx context.Context) {
+	k := &f.kept
+	s := wire.PolicyState{Version: k.Seen, Runs: k.Runs, Phase: k.Phase, Problem: f.why}
+	now, err := f.Host.Running(ctx)
+	switch {
+	case err != nil:
+		s.Drift = err.Error()
+	default:
+		s.Healthy = now.Healthy
+		if s.Drift = f.drift(now); s.Drift == "" && k.Phase != wire.Trial {
+			s.Content = k.RunsContent
+		}
+	}
+	f.Hub.Tell(s)
+}
+
+// drift tells how what runs is not what the fleet has ordered.
+func (f *Follower) drift(now Running) string {
+	k := &f.kept
+	switch {
+	case k.Runs == 0:
+		return ""
+	case k.Phase == wire.Trial:
+		return ""
+	case now.Policy == "":
+		return "no policy runs"
+	case now.Policy != f.policy(k.Runs):
+		return "changed by hand: " + now.Policy + " runs"
+	case now.Trial:
+		return "changed by hand: a policy is on trial"
+	}
+	if changed := f.edited(); changed != nil {
+		return "changed by hand: " + changed.Error()
+	}
+	return ""
+}

@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/policies"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// margin is how long before the end of a trial a node decides: the kernel returns to the policy before at the end by itself.
+const margin = 2 * time.Second
+
+// maxTries is how often a version is tried whose trial the daemon did not survive.
+const maxTries = 2
+
+// take has a version run, or not. It reports true when it is to be tried again.
+func (f *Follower) take(ctx context.Context, m *policies.Manifest) (again bool) {
+	if err := f.load(ctx, m); err != nil {
+		f.warn(fmt.Errorf("version %d: %w", m.Version, err))
+		return true
+	}
+	if err := f.check(m); err != nil {
+		f.fail(ctx, err)
+		return false
+	}
+	f.trial(ctx, m.Trial())
+	return f.kept.Phase == wire.Loading
+}
+
+// check reads the policy of a version, and tells what it must not name.
+func (f *Follower) check(m *policies.Manifest) error {
+	file := f.policy(m.Version)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	p, err := policy.Parse(file, text)
+	if err != nil {
+		return err
+	}
+	names := []string{}
+	for _, file := range m.Files {
+		names = append(names, file.Name)
+	}
+	return policies.CheckPolicy(p, names)
+}
+
+// trial applies the version that was loaded, for a time, and confirms it when a hub is reached meanwhile.
+func (f *Follower) trial(ctx context.Context, length time.Duration) {
+	next := f.kept
+	next.Phase, next.Ends, next.Tries = wire.Trial, time.Now().Add(length), next.Tries+1
+	if !f.keep(next) {
+		return
+	}
+	f.tell(ctx)
+	f.Log(fmt.Sprintf("policy of the fleet: version %d, on trial for %v", next.Seen, length), nil)
+	if err := f.Host.Apply(ctx, f.policy(next.Seen), length); err != nil {
+		if ctx.Err() == nil {
+			f.fail(ctx, errors.Join(err, f.Host.Rollback(ctx, f.policy(next.Seen)))) // it may be applied, and not saved for a boot
+		}
+		return
+	}
+	f.decide(ctx)
+}
+
+// decide confirms the trial when a hub is reached, and else returns to the policy before.
+func (f *Follower) decide(ctx context.Context) {
+	end := f.kept.Ends.Add(-margin)
+	within, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	var err error
+	for try := 0; ; try++ {
+		if err = f.Hub.Reach(within); err == nil || within.Err() != nil {
+			break
+		}
+		select {
+		case <-within.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	switch {
+	case ctx.Err() != nil: // the daemon ends: the next one decides, or the kernel
+	case err != nil:
+		err = fmt.Errorf("no hub was reached after version %d was applied: %w", f.kept.Seen, err)
+		if undo := f.Host.Rollback(ctx, f.policy(f.kept.Seen)); undo != nil {
+			err = fmt.Errorf("%w; the kernel returns to the previous policy by itself: %w", err, undo)
+		}
+		f.fail(ctx, err)
+	default:
+		if err := f.Host.Confirm(ctx); err != nil {
+			f.fail(ctx, fmt.Errorf("it could not be confirmed: %w", err))
+			return
+		}
+		f.confirmed(ctx)
+	}
+}
+
+// resume goes on with a trial that began before the daemon was started again.
+func (f *Follower) resume(ctx context.Context) {
+	now, err := f.Host.Running(ctx)
+	k := f.kept
+	switch {
+	case err != nil:
+		f.warn(err)
+		select { // it is asked again
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	case now.Policy == f.policy(k.Seen) && now.Trial:
+		f.decide(ctx)
+	case now.Policy == f.policy(k.Seen) && k.Runs != k.Seen:
+		f.confirmed(ctx)
+	case k.Tries >= maxTries:
+		f.fail(ctx, fmt.Errorf("the daemon ended in each of %d trials", k.Tries))
+	default:
+		k.Phase = wire.Loading
+		f.keep(k)
+	}
+}
+
+// confirmed notes that the version runs. When that cannot be written, the next daemon finds it out.
+func (f *Follower) confirmed(ctx context.Context) {
+	k := f.kept
+	k.Phase, k.Runs, k.RunsContent, k.Tries, k.Problem = wire.Runs, k.Seen, k.Content, 0, ""
+	if f.settle(k); f.kept.Phase == wire.Runs {
+		f.Log(fmt.Sprintf("policy of the fleet: version %d runs", k.Seen), nil)
+	}
+	f.tell(ctx)
+}
+
+// fail notes that a version does not run here. Nothing tries it again: a new version does.
+func (f *Follower) fail(ctx context.Context, err error) {
+	f.warn(fmt.Errorf("version %d does not run here: %w", f.kept.Seen, err))
+	k := f.kept
+	k.Phase, k.Problem = wire.Failed, err.Error()
+	f.settle(k)
+	f.tell(ctx)
+}
+
+// settle keeps what is decided, in memory at least.
+func (f *Follower) settle(k kept) {
+	if err := k.write(f.Dir); err != nil {
+		f.Log("", fmt.Errorf("policy of the fleet: %w", err))
+	}
+	f.kept, f.why = k, k.Problem
+}
+
+// editedEvery is how often the files of the version that runs are read.
+const editedEvery = time.Minute
+
+// edited tells whether the files of the version that runs were changed on this host.
+func (f *Follower) edited() error {
+	if time.Since(f.lookedAt) > editedEvery || f.lookedOf != f.kept.Runs {
+		f.lookedAt, f.lookedOf, f.found = time.Now(), f.kept.Runs, nil
+		content, err := policies.ContentOf(f.path(f.kept.Runs))
+		if err == nil && content != f.kept.RunsContent {
+			err = errors.New("the files in " + f.path(f.kept.Runs) + " are not those that were signed")
+		}
+		f.found = err
+	}
+	return f.found
+}

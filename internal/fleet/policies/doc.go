@@ -1,0 +1,3 @@
+// Package policies has the policies of a fleet, signed with a key that no hub has, and brings them to the nodes: to the
+// canaries first, and to the rest when these are well. A node applies them in package daemon.
+package policies

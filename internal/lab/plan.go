@@ -1,0 +1,71 @@
+// This file asks a web server many times, and shows what its clients get.
+
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
+)
+
+// Plan is which requests are made. Complete makes the rest of Load of its texts.
+type Plan struct {
+	Load     LoadOptions
+	Rate     string   // requests that are due at fixed times, as 1000/s or 90/m; "" for none
+	Version  string   // of HTTP: 1.0 or 1.1
+	Headers  []string // further ones, as in Accept: text/html
+	Insecure bool     // any certificate is taken
+
+	target *url.URL
+}
+
+// Run makes the requests of a plan that is complete. It calls show with a sample for each second. The result has what was measured
+// until ctx ended.
+func (p *Plan) Run(ctx context.Context, show func(Sample)) (result *LoadResult, err error) {
+	if p.Load.Server, err = resolve(ctx, p.target); err != nil {
+		return nil, err
+	}
+	result = &LoadResult{URL: p.target.String(), Server: p.Load.Server, plan: p}
+	p.Load.OnSample = func(s Sample) {
+		result.Samples = append(result.Samples, s)
+		show(s)
+	}
+	result.LoadSummary, err = Load(ctx, p.Load)
+	return result, err
+}
+
+// Complete checks the texts of the plan and makes options of them, for requests to target. Its errors are of the type usage.Error.
+func (p *Plan) Complete(target *url.URL) (err error) {
+	o := &p.Load
+	p.target = target
+	switch {
+	case o.Duration <= 0:
+		return wording.Errorf("10s is usual", "flag --for: must be positive, got %v", o.Duration)
+	case o.Timeout <= 0:
+		return wording.Errorf("2s is usual", "flag --timeout: must be positive, got %v", o.Timeout)
+	case p.Version != "1.0" && p.Version != "1.1":
+		return wording.Errorf("other versions are not spoken", "flag --http: must be 1.0 or 1.1, got %q", p.Version)
+	}
+	if o.Rate, err = requestRate(p.Rate); err != nil {
+		return wording.Errorf("write a number per second or minute, as in 1000/s or 90/m", "flag --rate: %v", err)
+	}
+	if o.Connections == 0 && o.Rate == 0 {
+		o.Connections = 10
+	}
+	o.Interval = time.Second
+	o.Request.HTTP10, o.Request.Target, o.Request.Host = p.Version == "1.0", target.RequestURI(), target.Host
+	o.Request.Header = http.Header{"User-Agent": {"floodwall-load"}}
+	for _, h := range p.Headers {
+		if err := addHeader(&o.Request, h); err != nil {
+			return wording.Errorf("write it as 'Name: value'", "flag --header: %v", err)
+		}
+	}
+	if target.Scheme == "https" {
+		o.TLS = &tls.Config{ServerName: target.Hostname(), InsecureSkipVerify: p.Insecure}
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+// Package instance names the files of an instance of Floodwall, of which a host may have several, and has the lock by
+// which an instance has one daemon at most. It keeps no state: that is engine/statedir.
+package instance

@@ -1,0 +1,2 @@
+// Package testutil holds what tests of several packages need: namespaces, devices, packets, databases of countries.
+package testutil

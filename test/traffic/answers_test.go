@@ -1,0 +1,160 @@
+package traffic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// truncating answers each query for ANY with TC, and leaves all else to the policy's rules.
+const truncating = `
+checks: %s
+services: [{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}]
+`
+
+// query is a DNS query, with what may be said of its frame.
+type query struct {
+	line     string // behind "udp"
+	frame    func([]byte)
+	answered bool
+}
+
+// frames of queries whose Ethernet addresses are not those of a host and of the server.
+func forAnother(f []byte) { f[5] ^= 0x55 }
+func toGroup(f []byte)    { copy(f, []byte{0x01, 0, 0x5e, 0, 0, 5}) }
+func toAll(f []byte)      { copy(f, []byte{255, 255, 255, 255, 255, 255}) }
+func fromGroup(f []byte)  { copy(f[6:], []byte{0x01, 0, 0x5e, 0, 0, 5}) }
+func fromAll(f []byte)    { copy(f[6:], []byte{255, 255, 255, 255, 255, 255}) }
+
+// queries are those of clients, and those to which no host would answer.
+var queries = []query{
+	{line: "198.51.100.7:%d > 10.0.0.2:53", answered: true},
+	{line: "[2600::9]:%d > [fd00::2]:53", answered: true},
+	{line: "240.0.0.1:%d > 10.0.0.2:53", answered: true},
+	{line: "10.1.0.1:%d > 10.1.0.2:53", answered: true},
+	{line: "10.0.0.254:%d > 10.0.0.2:53", answered: true},
+	{line: "10.16.0.2:%d > 10.0.0.2:53", answered: true},
+	{line: "198.51.100.7:%d > 10.9.9.9:53", answered: true}, // a resolver behind this host
+	{line: "[fe80::99]:%d > [fe80::2]:53", answered: true},
+
+	{line: "198.51.100.7:%d > 10.0.0.2:53", frame: forAnother},
+	{line: "198.51.100.7:%d > 10.0.0.2:53", frame: toGroup},
+	{line: "198.51.100.7:%d > 10.0.0.2:53", frame: toAll},
+	{line: "198.51.100.7:%d > 10.0.0.2:53", frame: fromGroup},
+	{line: "198.51.100.7:%d > 10.0.0.2:53", frame: fromAll},
+	{line: "[2600::9]:%d > [fd00::2]:53", frame: forAnother},
+	{line: "[2600::9]:%d > [fd00::2]:53", frame: fromGroup},
+
+	{line: "10.0.0.2:%d > 10.0.0.2:53"}, // own addresses
+	{line: "10.1.0.2:%d > 10.0.0.2:53"},
+	{line: "[fd01::2]:%d > [fd00::2]:53"},
+	{line: "127.0.0.1:%d > 10.0.0.2:53"}, // addresses that nobody has
+	{line: "0.0.0.0:%d > 10.0.0.2:53"},
+	{line: "0.1.2.3:%d > 10.0.0.2:53"},
+	{line: "224.0.0.1:%d > 10.0.0.2:53"},
+	{line: "255.255.255.255:%d > 10.0.0.2:53"},
+	{line: "10.0.0.255:%d > 10.0.0.2:53"},
+	{line: "[::]:%d > [fd00::2]:53"},
+	{line: "[::1]:%d > [fd00::2]:53"},
+	{line: "[ff02::1]:%d > [fd00::2]:53"},
+	{line: "198.51.100.7:%d > 10.0.0.255:53"}, // to no single host
+	{line: "198.51.100.7:%d > 224.0.0.5:53"},
+	{line: "198.51.100.7:%d > 255.255.255.255:53"},
+	{line: "198.51.100.7:%d > 127.0.0.1:53"},
+	{line: "198.51.100.7:%d > 0.0.0.0:53"},
+	{line: "[2600::9]:%d > [ff02::1]:53"},
+	{line: "[2600::9]:%d > [::1]:53"},
+}
+
+// TestTruncatedAnswers has queries come for others than this host and the hosts behind it, and from addresses that nobody has. XDP
+// answers none of these, and all of the others.
+func TestTruncatedAnswers(t *testing.T) {
+	inScene(t, func(s *scene) {
+		e := s.eavesdrop()
+		for _, checks := range []string{"off", "standard"} {
+			s.apply(targets[0], fmt.Sprintf(truncating, checks))
+			for i, q := range queries {
+				if checks != "off" && !q.answered {
+					continue // the checks drop some
+				}
+				port := uint16(1024 + 2*i)
+				frame := s.frames(fmt.Sprintf("udp "+q.line+" dns=ANY,example.com", port))[0]
+				if q.frame != nil {
+					q.frame(frame)
+				}
+				s.send(1, [][]byte{frame})
+				// A query that is certainly answered comes behind it, of another network each time because of limits.
+				s.send(1, s.frames(fmt.Sprintf("udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com", i, port+1)))
+				if got := e.until(port + 1)[port]; got != q.answered {
+					t.Errorf("checks: %s: %s, frame %x: answered %t, want %t", checks, fmt.Sprintf(q.line, port), frame[:12], got, q.answered)
+				}
+			}
+		}
+	})
+}
+
+// eavesdropper hears what leaves the server on the attacker's link.
+type eavesdropper struct {
+	*scene
+	socket int
+}
+
+func (s *scene) eavesdrop() *eavesdropper {
+	s.Helper()
+	e := &eavesdropper{scene: s}
+	err := s.attacker.Do(func() (err error) {
+		dev, err := netlink.LinkByName("server")
+		if err != nil {
+			return err
+		}
+		all := uint16(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8)
+		// Without a program a veth takes what the other end sends with XDP_TX, and does not wake its reader.
+		detach, err := testutil.AttachForeign("server")
+		if err != nil {
+			return err
+		}
+		s.Cleanup(func() { detach() })
+		if e.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err != nil {
+			return err
+		}
+		s.Cleanup(func() { unix.Close(e.socket) })
+		wait := unix.NsecToTimeval(int64(100 * time.Millisecond))
+		if err := unix.SetsockoptTimeval(e.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+			return err
+		}
+		return unix.Bind(e.socket, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Attrs().Index})
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return e
+}
+
+// until returns the ports that were answered from port 53 before and with a last one.
+func (e *eavesdropper) until(last uint16) map[uint16]bool {
+	e.Helper()
+	heard, buffer := map[uint16]bool{}, make([]byte, 1<<16)
+	for end := time.Now().Add(time.Minute); !heard[last]; {
+		if time.Now().After(end) {
+			e.Fatalf("no answer to port %d", last)
+		}
+		n, from, err := unix.Recvfrom(e.socket, buffer, 0)
+		if err != nil {
+			continue
+		}
+		if at, ok := from.(*unix.SockaddrLinklayer); !ok || at.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		p := packet.Decode(buffer[:n])
+		if p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.DNS] == packet.DNSResponse {
+			heard[uint16(p.Value[packet.DPort]-packet.PortUDP)] = true
+		}
+	}
+	return heard
+}

@@ -1,0 +1,226 @@
+package traffic
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// idle is a protection whose cookies never begin under the load of these tests, and early one whose always do.
+const (
+	idle  = "start: 1000000/s"
+	early = "start: {rate: 2/s, burst: 1}, stop: {rate: 1/s, burst: 1}"
+)
+
+// TestChanges changes the protection in all ways while connections go on and others begin.
+func TestChanges(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			r := testutil.Random(t)
+			synInScene(t, mode, 1, 1500, func(s *synScene) {
+				s.echo()
+				s.protect(always, "")
+				s.ageKeys()
+				l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
+				l.while(200 * time.Millisecond)
+				l.during("a rotation of keys")
+				if !s.rotate() {
+					t.Error("the keys are not rotated")
+				}
+				l.while(200 * time.Millisecond)
+				changes := []string{idle, always, early, "when: always, mss: 1400", idle, early}
+				for _, syn := range changes[:testutil.Scaled(4, 6)] {
+					l.during("the change to %s", syn)
+					s.protect(syn, "")
+					l.while(200 * time.Millisecond)
+				}
+				l.during("another policy")
+				s.protect(always, "rules:\n  - {name: other, proto: udp, port: 9999, then: drop}\n")
+				l.while(200 * time.Millisecond)
+				s.killApplies(l, r)
+				l.end()
+			})
+		})
+	}
+}
+
+// TestHandshakes changes the protection between a SYN-ACK and the ACK that answers it.
+func TestHandshakes(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			synInScene(t, mode, 1, 1500, func(s *synScene) {
+				s.echo()
+				s.protect(always, "")
+				s.ageKeys()
+				changes := []func(){
+					func() { s.rotate() },
+					func() { s.protect(always+", mss: 1300", "") },
+					func() { s.protect(idle, "") },
+				}
+				for i, change := range changes {
+					var peers []*peer
+					for j, to := range servers {
+						p := s.newPeer(to, uint16(20_000+2*i+j))
+						p.knock("")
+						peers = append(peers, p)
+					}
+					change()
+					for _, p := range peers {
+						p.say(fmt.Sprintf("after change %d", i))
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSwitch turns the protection on and off while connections go on and others begin. A router has to track connections
+// before, since SYNPROXY lets no others be.
+func TestSwitch(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			synInScene(t, mode, 1, 1500, func(s *synScene) {
+				s.echo()
+				if mode == "router" {
+					s.track()
+				}
+				s.protect("off", "")
+				l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
+				l.while(200 * time.Millisecond)
+				for _, syn := range []string{always, "off", early, "off", idle} {
+					l.during("the change to %s", syn)
+					s.protect(syn, "")
+					l.while(300 * time.Millisecond)
+				}
+				l.during("unloading")
+				s.unload()
+				l.while(300 * time.Millisecond)
+				l.end()
+			})
+		})
+	}
+}
+
+// ageKeys has the keys of cookies be as old as the machine, since an apply draws new ones and they last for minutes. It
+// must be before there are any cookies.
+func (s *synScene) ageKeys() {
+	s.Helper()
+	pins, err := filepath.Glob(s.Dir + "/generation-*/*syn_keys")
+	if err != nil || len(pins) != 1 {
+		s.Fatalf("keys: %v, %v", pins, err)
+	}
+	m, err := ebpf.LoadPinnedMap(pins[0], nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer m.Close()
+	const rotated = 4 // struct syn_keys of bpf/flow.h, in words
+	var keys [image.SynKeysSize / 8]uint64
+	err = m.Lookup(uint32(0), &keys)
+	keys[rotated] = 0
+	if err := errors.Join(err, m.Put(uint32(0), keys)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// rotate gives cookies a new key.
+func (s *synScene) rotate() (rotated bool) {
+	s.Helper()
+	err := s.protects.Do(func() (err error) { rotated, err = s.RotateKeys(s.ctx); return err })
+	if err != nil {
+		s.Fatal(err)
+	}
+	return rotated
+}
+
+// childVar has, in the environment of a process of this test, the directory and the policy to apply.
+const childVar = "FLOODWALL_TEST_APPLY"
+
+// TestChild is no test: it is what a process does that the tests start in order to kill it.
+func TestChild(t *testing.T) {
+	dir, text, found := strings.Cut(os.Getenv(childVar), "\n")
+	if !found {
+		return
+	}
+	p, err := policy.Parse("policy.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("ready")
+	if _, err := (control.Instance{Dir: dir}).Apply(t.Context(), p, control.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("done")
+	select {} // until it is killed
+}
+
+// kills is how often an apply is killed.
+func kills() int { return testutil.Scaled(2, 200) }
+
+// killApplies kills processes at random moments of their apply.
+func (s *synScene) killApplies(l *load, r *rand.Rand) {
+	s.Helper()
+	takes := s.killApply(always, 0)
+	for i := range kills() {
+		syn := []string{idle, always, early}[r.IntN(3)]
+		after := time.Duration(r.Int64N(int64(takes)))
+		l.during("kill %d, of an apply of %s after %v of %v", i, syn, after, takes)
+		s.killApply(syn, after)
+		l.while(50 * time.Millisecond)
+	}
+	l.during("the apply after the kills")
+	s.protect(always, "")
+	l.while(100 * time.Millisecond)
+}
+
+// killApply starts a process that applies a policy and kills it after some time, with 0 when it is done. It returns how
+// long that took.
+func (s *synScene) killApply(syn string, after time.Duration) time.Duration {
+	s.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChild$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), childVar+"="+s.Dir+"\n"+s.source(syn))
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = s.protects.Do(cmd.Start)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	lines := bufio.NewScanner(out)
+	until := func(want string) {
+		for lines.Scan() {
+			if lines.Text() == want {
+				return
+			}
+			s.Logf("child: %s", lines.Text())
+		}
+		s.Fatalf("the process ends before it is %s", want)
+	}
+	until("ready")
+	start := time.Now()
+	if after == 0 {
+		until("done")
+	} else {
+		time.Sleep(after)
+	}
+	return time.Since(start)
+}

@@ -1,0 +1,192 @@
+//go:build kernels
+
+package syntest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/kernel/features"
+)
+
+// kernelText is how much a service sends to whoever asks: more than a window.
+const kernelText = 1 << 20
+
+// TestKernelHost has clients of a service on the host that protects it, by the best method that the kernel has.
+func TestKernelHost(t *testing.T) {
+	inScene(t, "host", 1, 1500, func(s *scene) {
+		s.track()
+		s.fetched("")
+	})
+}
+
+// TestKernelRouter has clients of a service behind the host that protects it.
+func TestKernelRouter(t *testing.T) {
+	inScene(t, "router", 1, 1500, func(s *scene) { s.fetched("") })
+}
+
+// TestKernelVLAN has clients in a VLAN, whose device stands above the one that XDP is at, and servers that listen everywhere
+// or on the VLAN's device.
+func TestKernelVLAN(t *testing.T) {
+	for name, device := range map[string]string{"everywhere": "", "bound": "tagged"} {
+		t.Run(name, func(t *testing.T) {
+			inScene(t, "host", 1, 1500, func(s *scene) {
+				s.vlanDevices()
+				s.fetched(device)
+			})
+		})
+	}
+}
+
+// TestKernelVLANOffload has a device take the tags of frames off before XDP sees them, so that SYN-ACKs from XDP would leave
+// without. The kernel answers instead, apply says why and what to do, and a target without XDP is taken for what needs it.
+func TestKernelVLANOffload(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			inScene(t, mode, 1, 1500, func(s *scene) {
+				s.vlanDevices()
+				s.run(s.protects, "ethtool -K client0 rxvlan on")
+				s.run(s.clients[0], "ethtool -K protects txvlan on")
+				s.listen80("")
+				applied := s.protect(always, "")
+				if notes := strings.Join(applied.Notes, "\n"); !strings.Contains(notes, "ethtool -K client0 rxvlan off") {
+					t.Errorf("apply says only:\n%s", notes)
+				}
+				for _, to := range servers {
+					if err := s.fetch(to); err != nil {
+						t.Errorf("%s: %v", family(to), err)
+					}
+				}
+				s.target = plan.TargetXDP
+				if _, err := s.tryProtect(always, ""); (err == nil) != (mode == "host") {
+					t.Errorf("with --target xdp: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// vlanDevices has the client reach the server only over VLAN devices of both. A veth would carry tags beside frames, where
+// XDP does not see them, unless told not to. That of the host that protects has an Ethernet address of its own.
+func (s *scene) vlanDevices() {
+	s.Helper()
+	s.run(s.clients[0], "ethtool -K protects txvlan off")
+	s.run(s.protects, "ethtool -K client0 txvlan off rxvlan off")
+	s.ip(s.clients[0], "link add link protects name tagged type vlan id 100", "link set tagged arp on up",
+		"addr add 10.1.0.1/24 dev tagged", "addr add fd01::1/64 dev tagged nodad",
+		"route replace 10.9.0.2/32 via 10.1.0.2", "-6 route replace fd09::2/128 via fd01::2")
+	s.ip(s.protects, "link add link client0 name tagged address 02:00:00:09:09:05 type vlan id 100", "link set tagged arp on up",
+		"addr add 10.1.0.2/24 dev tagged", "addr add fd01::2/64 dev tagged nodad")
+}
+
+// fetched protects the server, which listens on a device or everywhere, and has a client get a text from each of its
+// addresses. The protection counts each connection.
+func (s *scene) fetched(device string) {
+	s.Helper()
+	method := s.kernelMethod(device)
+	s.target = plan.TargetXDP
+	s.listen80(device)
+	s.Log(s.protect(always, "").Notes)
+	const each = 3
+	for range each {
+		for _, to := range servers {
+			if err := s.fetch(to); err != nil {
+				s.Errorf("%s: %v", family(to), err)
+			}
+		}
+	}
+	p, counts := s.status()
+	if want := uint64(each * len(servers)); p.Method != method || method != "kernel" && (counts["answered"] < want || counts["proved"] < want) {
+		s.Errorf("method %s, want %s; counts of %d connections: %v", p.Method, method, want, counts)
+	}
+	if n := s.entries(); s.mode == "host" && n != 0 {
+		s.Errorf("%d connections are tracked", n)
+	}
+}
+
+// kernelMethod is the best that the kernel has for a server on a device, once it is let.
+func (s *scene) kernelMethod(device string) string {
+	s.Helper()
+	if s.mode == "router" {
+		return "synproxy"
+	}
+	if device != "" {
+		return "kernel"
+	}
+	if err := features.Reqsk(); err != nil {
+		s.Logf("the listener's cookies are to do: %v", err)
+		s.sysctl(s.protects, "ipv4/tcp_syncookies", "2")
+		return "listener"
+	}
+	return "host"
+}
+
+// listen80 has the server send the text to whoever asks.
+func (s *scene) listen80(device string) {
+	s.Helper()
+	l := s.listenOn(device)
+	s.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if _, err := io.CopyN(io.Discard, c, int64(len("text?"))); err == nil {
+					sendStream(c, kernelText, 1)
+				}
+			}()
+		}
+	}()
+}
+
+func (s *scene) listenOn(device string) (l net.Listener) {
+	s.Helper()
+	err := s.server.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		if device != "" {
+			err = unix.BindToDevice(fd, device)
+		}
+		err = errors.Join(err, unix.Bind(fd, &unix.SockaddrInet6{Port: 80}), unix.Listen(fd, 64))
+		f := os.NewFile(uintptr(fd), "listener")
+		defer f.Close()
+		if err == nil {
+			l, err = net.FileListener(f)
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return l
+}
+
+// fetch gets the text over a connection of its own.
+func (s *scene) fetch(to netip.AddrPort) error {
+	c, err := s.dial(s.clients[0], to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "text?"); err != nil {
+		return err
+	}
+	if err := checkStream(c, kernelText, 1); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, c)
+	return err
+}

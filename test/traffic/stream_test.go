@@ -1,0 +1,60 @@
+package traffic
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+)
+
+// pattern is n bytes of a sequence that does not repeat.
+func pattern(n int, seed uint64) []byte {
+	r := rand.NewChaCha8([32]byte{byte(seed)})
+	b := make([]byte, n)
+	r.Read(b)
+	return b
+}
+
+// readPage reads a response that must be the page.
+func readPage(r io.Reader) error {
+	response, err := http.ReadResponse(bufio.NewReader(r), nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(body, page) {
+		return fmt.Errorf("status %s: %d bytes that are not the page", response.Status, len(body))
+	}
+	return nil
+}
+
+// sendStream writes n bytes of the sequence of a seed.
+func sendStream(w io.Writer, n int64, seed byte) error {
+	_, err := io.CopyN(w, rand.NewChaCha8([32]byte{seed}), n)
+	return err
+}
+
+// checkStream reads n bytes, which must be those of the sequence of a seed.
+func checkStream(r io.Reader, n int64, seed byte) error {
+	want := rand.NewChaCha8([32]byte{seed})
+	got, wanted := make([]byte, 1<<18), make([]byte, 1<<18)
+	for at := int64(0); at < n; {
+		size := min(int64(len(got)), n-at)
+		if _, err := io.ReadFull(r, got[:size]); err != nil {
+			return fmt.Errorf("after %d bytes: %w", at, err)
+		}
+		want.Read(wanted[:size])
+		if !bytes.Equal(got[:size], wanted[:size]) {
+			return errors.New("the bytes are others than were sent")
+		}
+		at += size
+	}
+	return nil
+}
