@@ -121,7 +121,7 @@ func grid() *plotter.Grid {
 	return g
 }
 
-// bounds has a linear axis begin at 0 unless something is below, and gives a logarithmic one some room.
+// bounds has a linear axis begin at 0 unless something is below, and gives a logarithmic one a margin.
 func (c *chart) bounds(p *plot.Plot) {
 	for _, a := range []struct {
 		axis *plot.Axis

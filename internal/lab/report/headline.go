@@ -160,7 +160,7 @@ func (r *Report) failedTable() *Table {
 		t.AddRow(e.Name, e.Error)
 	}
 	for _, name := range r.NotRun {
-		t.AddRow(name, "not begun")
+		t.AddRow(name, "not started")
 	}
 	return Choice(len(t.Rows) > 0, t, nil)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ranking is bars beside their labels. A drawing of the whole would need room for the labels, which are longer than a phone
+// ranking is bars beside their labels. A drawing of the whole would need space for the labels, which are longer than a phone
 // is wide: so the page sets them as text, and only the bars are drawn, in thousandths of their width.
 type ranking struct {
 	Ranking
@@ -25,7 +25,7 @@ type bar struct {
 	Unsteady  bool
 }
 
-// newRanking lays out a ranking. What goes past the limit has room too.
+// newRanking lays out a ranking. What goes past the limit has space too.
 func newRanking(r Ranking) ranking {
 	most, limit := 0.0, 0.0
 	for _, row := range r.Rows {
@@ -62,7 +62,7 @@ type comparison struct {
 	Text string
 }
 
-// compare lays out a comparison, in which the limit is as wide as there is room, unless it was passed.
+// compare lays out a comparison, in which the limit is as wide as there is space, unless it was passed.
 func compare(c Comparison) comparison {
 	scale := 1000 / max(c.Own, c.Rival, c.Limit)
 	drawn := func(label string, v float64) bar {

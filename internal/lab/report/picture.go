@@ -24,7 +24,7 @@ func (p *Picture) Line(label string, points [][2]float64) {
 	p.chart.add(label, p.looks.of(label), points)
 }
 
-// The picture's parts in its own units: the chart, and below it a line for each name, as many in a row as there is room.
+// The picture's parts in its own units: the chart, and below it a line for each name, as many in a row as there is space.
 const (
 	legendLine   = 22
 	legendColumn = 430

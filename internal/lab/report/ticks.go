@@ -31,7 +31,7 @@ func roundStep(v float64) float64 {
 }
 
 // logTicks puts at most about so many numbers on a logarithmic axis: powers of ten, and what is between them as far as
-// there is room.
+// there is space.
 type logTicks int
 
 // Ticks are the numbers between two bounds, both above 0.

@@ -31,7 +31,7 @@ type List struct {
 }
 
 // MaxSources is how many different sources a flood has. They are enough to defeat every cache, and few enough for the
-// source to walk through without a miss of its own.
+// source to read through without a miss of its own.
 const MaxSources = 1 << 20
 
 // Seed makes every run measure with the same addresses.

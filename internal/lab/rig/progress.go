@@ -89,7 +89,7 @@ func leftText(d time.Duration) string {
 	return fmt.Sprintf("%.0fm left", d.Minutes())
 }
 
-// cut is as much of a line as has room.
+// cut is as much of a line as fits.
 func cut(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line
