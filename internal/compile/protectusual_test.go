@@ -88,12 +88,16 @@ func TestUsualSYN(t *testing.T) {
 			}
 			usual := " tcpopts=" + linux.options() + vlan
 			for _, shape := range []string{
-				"S", "SP", "SU", "SEW", "SE", "S seq=4294967295", `S payload="GET /"`, "S len=1200", "S ttl=1 dscp=10", "S smac=03:00:00:00:00:01",
+				"S", "SP", "SU", "SEW", "SE", "S seq=4294967295", `S payload="GET /"`, "S len=1200", "S ttl=1 dscp=10", "S smac=06:00:00:00:00:01",
 			} {
 				line := tuple + shape + usual
 				if got := s.agree(line, framesOf(t, line)[0].frame); got != xdpTX {
 					t.Errorf("%s: XDP action %d, want %d", line, got, xdpTX)
 				}
+			}
+			group := tuple + "S smac=03:00:00:00:00:01" + usual // to which no answer may go
+			if got := s.agree(group, framesOf(t, group)[0].frame); got != xdpDrop {
+				t.Errorf("%s: XDP action %d, want %d", group, got, xdpDrop)
 			}
 			for _, o := range []string{linux.options(), windowsOptions, "mss:1400", "none"} {
 				line := tuple + "S tcpopts=" + o + vlan

@@ -21,7 +21,8 @@ type writer struct {
 	bases []netip.Prefix
 	sets  []string // names, dynamic ones among them
 
-	stateful bool // the policy may ask for states, reject, track services, and name what is not tracked
+	stateful bool // the policy may ask for states, reject, and track services
+	tracking bool // the test has the connections that are open: the policy may count them, and name what is not tracked
 	counting bool // rules may count connections: then no service is untracked
 	none     bool // nothing is tracked
 	payload  bool // the policy may ask for payload, and observe
@@ -39,7 +40,7 @@ func (w *writer) policy(t testing.TB, rules int) (text string, dynamic []string)
 	for range 2 + w.IntN(6) {
 		w.bases = append(w.bases, w.base())
 	}
-	w.counting = w.stateful && !w.oneIn(3)
+	w.counting = w.tracking && !w.oneIn(3)
 	head := w.head(&dynamic)
 	var lines []string
 	for i := range rules {
@@ -152,7 +153,7 @@ func (w *writer) head(dynamic *[]string) string {
 
 // untracked writes what connection tracking is kept away from. It changes no verdict: the packets of a test have their states.
 func (w *writer) untracked() string {
-	if !w.stateful || w.oneIn(3) {
+	if !w.tracking || w.oneIn(3) {
 		return ""
 	}
 	if !w.counting && w.oneIn(4) {

@@ -148,7 +148,7 @@ func TestRandomStates(t *testing.T) {
 	verdicts, counted, untracked := map[ir.Verdict]int{}, 0, 0
 	for i := range policies {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := &writer{Rand: r, stateful: true}
+		w := &writer{Rand: r, stateful: true, tracking: true}
 		text, dynamic := w.policy(t, 1+r.IntN(40))
 		s := lower(t, text)
 		for _, name := range dynamic {
