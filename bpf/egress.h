@@ -13,8 +13,8 @@
 #include "verify.h"
 
 /*
- * Records that a client is verified. A client that is sent data over TCP has completed the handshake, so its address is
- * not forged. The entry is written only when half of its time has passed, so few answers write.
+ * Records that a client is verified. A client that is sent data over an established connection has completed the handshake,
+ * so its address is not forged. The entry is written only when half of its time has passed, so few answers write.
  */
 static __always_inline void verify_client(struct packet *p, __u32 seconds)
 {
@@ -26,13 +26,25 @@ static __always_inline void verify_client(struct packet *p, __u32 seconds)
 		bpf_map_update_elem(&verified, &client, &expiry, BPF_ANY);
 }
 
-/* headers is the length of the IP headers. A SYN may carry data before the handshake is over (RFC 7413); a reset proves nothing. */
+/*
+ * Whether a segment may leave before its connection is established. With TCP Fast Open the server answers the data of a SYN
+ * for a cookie that the address once got, and that anybody may have kept (RFC 7413, 4.2; Linux can do without the cookie).
+ * The socket is in SYN_RECV then, and in FIN_WAIT1 when the server closes it at once. A forwarded segment has no socket here.
+ */
+static __always_inline bool may_precede_handshake(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	return sk && (sk->state == BPF_TCP_SYN_RECV || sk->state == BPF_TCP_FIN_WAIT1);
+}
+
+/* headers is the length of the IP headers. The data of a SYN proves nothing (RFC 7413), and neither does a reset. */
 static __always_inline void leaving_tcp(struct __sk_buff *skb, struct packet *p, __u32 headers)
 {
 	struct guard *guard;
 	struct tcphdr tcp;
 
-	if (bpf_skb_load_bytes(skb, p->l4, &tcp, sizeof(tcp)) || tcp.syn || tcp.rst)
+	if (bpf_skb_load_bytes(skb, p->l4, &tcp, sizeof(tcp)) || tcp.syn || tcp.rst || may_precede_handshake(skb))
 		return;
 	guard = guard_of(bpf_ntohs(tcp.source));
 	if (guard && guard->verify && p->length > headers + tcp.doff * 4)

@@ -139,10 +139,23 @@ func (s *scene) eavesdrop() *eavesdropper {
 // until returns the ports that were answered from port 53 before and with a last one.
 func (e *eavesdropper) until(last uint16) map[uint16]bool {
 	e.Helper()
-	heard, buffer := map[uint16]bool{}, make([]byte, 1<<16)
-	for end := time.Now().Add(time.Minute); !heard[last]; {
+	heard := map[uint16]bool{}
+	e.hear(fmt.Sprintf("answer to port %d", last), func(p *packet.Packet, _ []byte) bool {
+		if p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.DNS] == packet.DNSResponse {
+			heard[uint16(p.Value[packet.DPort]-packet.PortUDP)] = true
+		}
+		return heard[last]
+	})
+	return heard
+}
+
+// hear reads frames until one of them is what was waited for.
+func (e *eavesdropper) hear(what string, is func(p *packet.Packet, frame []byte) bool) {
+	e.Helper()
+	buffer := make([]byte, 1<<16)
+	for end := time.Now().Add(time.Minute); ; {
 		if time.Now().After(end) {
-			e.Fatalf("no answer to port %d", last)
+			e.Fatalf("no %s", what)
 		}
 		n, from, err := unix.Recvfrom(e.socket, buffer, 0)
 		if err != nil {
@@ -151,10 +164,8 @@ func (e *eavesdropper) until(last uint16) map[uint16]bool {
 		if at, ok := from.(*unix.SockaddrLinklayer); !ok || at.Pkttype == unix.PACKET_OUTGOING {
 			continue
 		}
-		p := packet.Decode(buffer[:n])
-		if p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.DNS] == packet.DNSResponse {
-			heard[uint16(p.Value[packet.DPort]-packet.PortUDP)] = true
+		if p := packet.Decode(buffer[:n]); is(&p, buffer[:n]) {
+			return
 		}
 	}
-	return heard
 }
