@@ -64,7 +64,7 @@ static __always_inline bool dns_extras(struct dns_message *m, __u32 at, __u32 le
 		return true;
 	m->options = at + DNS_RECORD;
 	m->options_end = end = m->options + dns_word(m, at + 9);
-	return end == length || (n > 1 && end < length);
+	return n > 1 ? end + DNS_RECORD <= length : end == length;
 }
 
 /* The value of packet.dns for a message of that length. */

@@ -35,7 +35,7 @@ const (
 //     name has more than 255.
 //  7. DNSMalformed: bytes are left over without additional records; or fewer than 11 are left with some; or the first of
 //     these is an OPT (it begins with the root's name and type 41) whose data ends past the message or, when it is the only
-//     one, before the message does. Other additional records are not looked into.
+//     one, before the message does, or leaves fewer than 11 bytes for another. Other additional records are not looked into.
 //  8. DNSOther: the class is neither IN nor ANY.
 //  9. The type.
 func (p *Packet) dns(datagram []byte) {
@@ -104,7 +104,7 @@ func dnsExtras(b []byte, n int) (opt []byte, ok bool) {
 		return nil, true
 	}
 	size := dnsRecord + int(binary.BigEndian.Uint16(b[9:]))
-	if size > len(b) || n == 1 && size < len(b) {
+	if left := len(b) - size; left < 0 || n == 1 && left > 0 || n > 1 && left < dnsRecord {
 		return nil, false
 	}
 	return b[:size], true
