@@ -233,7 +233,7 @@ static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4
 /*
  * Turns a well-formed DNS query into its answer. Returns the length of the frame, to which the caller cuts it, or 0
  * when there is none: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to or from a
- * group, and for source port 0. A global function, like ipv4_options().
+ * group, for source port 0, and for IPv6 without the checksum of UDP (RFC 8200, 8.1). A global function, like ipv4_options().
  */
 __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 {
@@ -247,7 +247,7 @@ __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 	v6 = p->family;
 	l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	udp = data + l4;
-	if (p->l4 != l4 || (void *)(udp + 1) > end || !udp->source || !return_ethernet(data))
+	if (p->l4 != l4 || (void *)(udp + 1) > end || !udp->source || (v6 && !udp->check) || !return_ethernet(data))
 		return 0;
 	answered = answer_message(ctx, l4 + sizeof(*udp), p->end);
 	if (!answered)
