@@ -99,6 +99,47 @@ func TestTruncatedAnswers(t *testing.T) {
 	})
 }
 
+// TestNoLoopOfAnswers has messages that are no queries come from port 53, as a forger has two resolvers talk to each other: answers, and
+// messages with other opcodes. The guard answers none, and passes none to the resolver, which may answer. Neither does its own answer
+// get one when it is sent back.
+func TestNoLoopOfAnswers(t *testing.T) {
+	inScene(t, func(s *scene) {
+		e := s.eavesdrop()
+		s.apply(targets[0], fmt.Sprintf(truncating, "off"))
+		messages := []string{"dns=ANY,example.com,response", "dns=ANY,example.com,edns:4096,response"}
+		for opcode := 1; opcode < 16; opcode++ {
+			messages = append(messages, fmt.Sprintf("dns=ANY,example.com,opcode:%d", opcode))
+		}
+		for i, m := range messages {
+			for _, ends := range []string{"198.51.100.7:53 > 10.0.0.2:53", "[2600::9]:53 > [fd00::2]:53"} {
+				s.send(1, s.frames("udp "+ends+" "+m))
+			}
+			s.send(1, s.frames(fmt.Sprintf("udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com", i, 1024+i)))
+			if e.until(uint16(1024 + i))[53] {
+				t.Errorf("%s: answered", m)
+			}
+		}
+		s.send(1, s.frames("udp 198.51.100.7:53 > 10.0.0.2:53 dns=ANY,example.com"))
+		e.hear("answer to port 53", func(p *packet.Packet, frame []byte) bool {
+			if p.Value[packet.SPort] != packet.PortUDP+53 || p.Value[packet.DPort] != packet.PortUDP+53 {
+				return false
+			}
+			copy(frame, s.mac())
+			s.send(1, [][]byte{frame}) // from the server's own address
+			copy(frame[14+12:], []byte{198, 51, 100, 7, 10, 0, 0, 2})
+			s.send(1, [][]byte{frame})
+			return true
+		})
+		s.send(1, s.frames("udp 203.0.113.99:2048 > 10.0.0.2:53 dns=ANY,example.com"))
+		if e.until(2048)[53] {
+			t.Error("an answer is answered")
+		}
+		if responses, others := s.counted("dns:response"), s.counted("dns:other"); responses != 2*2+2 || others != 2*15 {
+			t.Errorf("%d are dropped as responses and %d as others, want 6 and 30", responses, others)
+		}
+	})
+}
+
 // eavesdropper hears what leaves the server on the attacker's link.
 type eavesdropper struct {
 	*scene

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -73,6 +74,45 @@ func (s *site) resolver(on *lab.Host, address string) (r *net.Resolver, asked *[
 		return c, err
 	}
 	return &net.Resolver{PreferGo: true, Dial: dial}, asked
+}
+
+// askMany asks for the mail servers of different names over UDP, which must do for all of them.
+func (s *site) askMany(r *net.Resolver, asked *[]string, names int, when string) {
+	s.Helper()
+	*asked = nil
+	for i := range names {
+		mx, err := r.LookupMX(s.ctx, fmt.Sprintf("n%d.example.", i))
+		if err != nil || len(mx) != 1 || mx[0].Host != "udp." {
+			s.Errorf("%s: name %d of %d: %v, %v", when, i, names, mx, err)
+			return
+		}
+	}
+	if slices.Contains(*asked, "tcp") {
+		s.Errorf("%s: some of %d names were asked for over TCP", when, names)
+	}
+}
+
+// TestGuardServes has a real client ask a guarded resolver: for as many names at once as any client may, then for one of the types that
+// only verified clients get over UDP, and then, as TCP has verified it, for that type and for far more names.
+func TestGuardServes(t *testing.T) {
+	inSite(t, func(s *site) {
+		s.takeReplies()
+		s.apply(ways[0], "default: drop\nservices: [{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}]\n")
+		defer s.unload()
+		for _, address := range []string{"10.0.0.2:53", "[fd00::2]:53"} {
+			s.resolve(address)
+			r, asked := s.resolver(s.client, address)
+			s.askMany(r, asked, 39, address+", not verified")
+			for _, over := range [][]string{{"udp", "tcp"}, {"udp"}} {
+				*asked = nil
+				texts, err := r.LookupTXT(s.ctx, "wWw.example.")
+				if err != nil || !slices.Equal(texts, over[len(over)-1:]) || !slices.Equal(*asked, over) {
+					t.Errorf("%s: TXT: %q, %v, asked over %q, want %q", address, texts, err, *asked, over)
+				}
+			}
+			s.askMany(r, asked, 500, address+", verified")
+		}
+	})
 }
 
 // TestTruncate has queries of one type answered in XDP, on a wire of each family: a real client asks again over TCP. The
