@@ -1,6 +1,6 @@
 //go:build kernels
 
-package syntest
+package traffic
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ const kernelText = 1 << 20
 
 // TestKernelHost has clients of a service on the host that protects it, by the best method that the kernel has.
 func TestKernelHost(t *testing.T) {
-	inScene(t, "host", 1, 1500, func(s *scene) {
+	synInScene(t, "host", 1, 1500, func(s *synScene) {
 		s.track()
 		s.fetched("")
 	})
@@ -30,7 +30,7 @@ func TestKernelHost(t *testing.T) {
 
 // TestKernelRouter has clients of a service behind the host that protects it.
 func TestKernelRouter(t *testing.T) {
-	inScene(t, "router", 1, 1500, func(s *scene) { s.fetched("") })
+	synInScene(t, "router", 1, 1500, func(s *synScene) { s.fetched("") })
 }
 
 // TestKernelVLAN has clients in a VLAN, whose device stands above the one that XDP is at, and servers that listen everywhere
@@ -38,7 +38,7 @@ func TestKernelRouter(t *testing.T) {
 func TestKernelVLAN(t *testing.T) {
 	for name, device := range map[string]string{"everywhere": "", "bound": "tagged"} {
 		t.Run(name, func(t *testing.T) {
-			inScene(t, "host", 1, 1500, func(s *scene) {
+			synInScene(t, "host", 1, 1500, func(s *synScene) {
 				s.vlanDevices()
 				s.fetched(device)
 			})
@@ -51,7 +51,7 @@ func TestKernelVLAN(t *testing.T) {
 func TestKernelVLANOffload(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			inScene(t, mode, 1, 1500, func(s *scene) {
+			synInScene(t, mode, 1, 1500, func(s *synScene) {
 				s.vlanDevices()
 				s.run(s.protects, "ethtool -K client0 rxvlan on")
 				s.run(s.clients[0], "ethtool -K protects txvlan on")
@@ -76,7 +76,7 @@ func TestKernelVLANOffload(t *testing.T) {
 
 // vlanDevices has the client reach the server only over VLAN devices of both. A veth would carry tags beside frames, where
 // XDP does not see them, unless told not to. That of the host that protects has an Ethernet address of its own.
-func (s *scene) vlanDevices() {
+func (s *synScene) vlanDevices() {
 	s.Helper()
 	s.run(s.clients[0], "ethtool -K protects txvlan off")
 	s.run(s.protects, "ethtool -K client0 txvlan off rxvlan off")
@@ -89,7 +89,7 @@ func (s *scene) vlanDevices() {
 
 // fetched protects the server, which listens on a device or everywhere, and has a client get a text from each of its
 // addresses. The protection counts each connection.
-func (s *scene) fetched(device string) {
+func (s *synScene) fetched(device string) {
 	s.Helper()
 	method := s.kernelMethod(device)
 	s.target = plan.TargetXDP
@@ -113,7 +113,7 @@ func (s *scene) fetched(device string) {
 }
 
 // kernelMethod is the best that the kernel has for a server on a device, once it is let.
-func (s *scene) kernelMethod(device string) string {
+func (s *synScene) kernelMethod(device string) string {
 	s.Helper()
 	if s.mode == "router" {
 		return "synproxy"
@@ -130,7 +130,7 @@ func (s *scene) kernelMethod(device string) string {
 }
 
 // listen80 has the server send the text to whoever asks.
-func (s *scene) listen80(device string) {
+func (s *synScene) listen80(device string) {
 	s.Helper()
 	l := s.listenOn(device)
 	s.Cleanup(func() { l.Close() })
@@ -150,7 +150,7 @@ func (s *scene) listen80(device string) {
 	}()
 }
 
-func (s *scene) listenOn(device string) (l net.Listener) {
+func (s *synScene) listenOn(device string) (l net.Listener) {
 	s.Helper()
 	err := s.server.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -175,7 +175,7 @@ func (s *scene) listenOn(device string) (l net.Listener) {
 }
 
 // fetch gets the text over a connection of its own.
-func (s *scene) fetch(to netip.AddrPort) error {
+func (s *synScene) fetch(to netip.AddrPort) error {
 	c, err := s.dial(s.clients[0], to)
 	if err != nil {
 		return err
