@@ -1,4 +1,4 @@
-// Package compile gives a policy its meaning. A policy.Policy goes in, and an ir.Program comes out: Lower resolves names, reads
+// Package compile lowers a policy to a program, whose meaning is ir.Eval. A policy.Policy goes in, and an ir.Program comes out: Lower resolves names, reads
 // list files and turns services, guards and protections into rules; Optimize makes the program smaller without changing what it
 // decides. Read compile.go first, whose Compile names all steps up to the code for a target, then lower.go.
 package compile

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// judge says what a policy on a target forbids. The comment of package reach defines it.
+// judge says what a policy on a target forbids. The comment of reach.go defines it.
 type judge struct {
 	program *ir.Program
 	bare    *ir.Program     // without checks

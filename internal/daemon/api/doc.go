@@ -1,4 +1,4 @@
-// Package api is the daemon's API: HTTP and JSON below /v1/. In: requests, from package listen, with who sends them. Out:
+// Package api is the daemon's API: HTTP and JSON below /v1/. In: requests, from the sockets of listen.go, with who sends them. Out:
 // answers of package operate, which the commands print too; and changes, each with a line for the audit.
 //
 // Read routes.go first, the table of all that can be asked. route.go says what a route is, server.go finds the route of a

@@ -37,7 +37,7 @@ type (
 // Origins are all there are, by name.
 var Origins = ban.Origins
 
-// Constants of dynamic sets, as in package dynamicset.
+// Constants of dynamic sets, as in package ban.
 const (
 	Forever   = ban.Forever   // the duration of a Ban that does not expire
 	Manual    = ban.Manual    // the Origin of a ban by a person, or by a program

@@ -168,7 +168,7 @@ func checkReport(t *testing.T, r *report.Report, want []string) {
 func checkFiles(t *testing.T, r *report.Report) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bench", "now")
-	page := func(w io.Writer, r *report.Report) error { return r.WriteTables(w, false) } // package page has its own tests
+	page := func(w io.Writer, r *report.Report) error { return r.WriteTables(w, false) } // the page has tests of its own
 	if err := r.Save(dir, page); err != nil {
 		t.Fatal(err)
 	}
