@@ -40,13 +40,16 @@ func (l *loaded) fillDynamic(context.Context) error {
 }
 
 // fillEnds says in the new program what this host has and answers to, where the program answers.
-func (l *loaded) fillEnds(context.Context) error {
-	memory, release, err := l.program.Memory(image.HostEnds)
+func (l *loaded) fillEnds(context.Context) error { return fillEnds(l.program, l.manifest.Devices) }
+
+// fillEnds says in a program that is not attached yet what this host has and answers to by these devices.
+func fillEnds(p *datapath.Program, devices []string) error {
+	memory, release, err := p.Memory(image.HostEnds)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return ban.WriteEnds(memory[image.HostEnds], l.manifest.Devices)
+	return ban.WriteEnds(memory[image.HostEnds], devices)
 }
 
 // fillSet fills one of the sets, which are empty.

@@ -173,6 +173,10 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 		return err
 	}
 	defer loaded.Close()
+	// A program of an earlier version may have answered without it.
+	if err := fillEnds(loaded, m.Devices); err != nil {
+		return err
+	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
