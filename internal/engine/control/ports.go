@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -20,12 +21,12 @@ func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFil
 // missed are the rules, checks and the default of a policy that drop packets at a stage that knows them by the name of a device.
 func missed(m *manifest.Manifest) (names []string) {
 	for _, r := range m.Rules {
-		if byName(r.Stage) && r.Verdict != ir.Pass.String() {
+		if byName(r.Stage) && r.Verdict != ir.Pass.String() && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}
 	for check := range packet.NumChecks {
-		if m.Checks.Has(check) && byName(m.Target.CheckStage(check)) {
+		if m.Checks.Has(check) && !m.Observed.Has(check) && byName(m.Target.CheckStage(check)) {
 			names = append(names, check.String())
 		}
 	}
@@ -38,7 +39,7 @@ func missed(m *manifest.Manifest) (names []string) {
 // missedInPlan is missed for a policy that is not applied.
 func missedInPlan(pl *plan.Plan) (names []string) {
 	for i, place := range pl.Rules {
-		if r := &pl.Program.Rules[i]; byName(place.Stage) && r.Verdict != ir.Pass {
+		if r := &pl.Program.Rules[i]; byName(place.Stage) && r.Verdict != ir.Pass && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}
@@ -56,7 +57,8 @@ func PortNotes(devices []string, pl *plan.Plan) []string {
 // portsOf is PortNotes for a policy that runs, or is about to.
 func portsOf(m *manifest.Manifest) []string { return portTexts(m.Devices, m.Target, missed(m)) }
 
-// portTexts say what does not filter devices that are ports, and what to do. Where devices cannot be listed nothing is said: other parts do.
+// portTexts say what does not filter devices that are ports, and what to do. A port of a device that the policy names, too, is filtered
+// by that name. Where devices cannot be listed nothing is said: other parts do.
 func portTexts(devices []string, target plan.Target, missed []string) (texts []string) {
 	if len(missed) == 0 {
 		return nil
@@ -73,6 +75,9 @@ func portTexts(devices []string, target plan.Target, missed []string) (texts []s
 		what = "nothing of the policy filters what it receives"
 	}
 	for _, p := range ports {
+		if slices.Contains(devices, p.Of) {
+			continue
+		}
 		remedy := fmt.Sprintf("name %s in `devices` in its place", p.Of)
 		if target != plan.TargetXDP {
 			remedy += ", or apply with `--target xdp`, which filters the device itself"

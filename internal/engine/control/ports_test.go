@@ -234,6 +234,10 @@ func TestBridgePort(t *testing.T) {
 		if got := b.passes(hostMAC, "192.0.2.1"); !slices.Equal(got, filtered) {
 			t.Errorf("%s, the bridge in its place: %v pass, not %v", c.target, got, filtered)
 		}
+		if c.target != plan.TargetXDP { // the kernel attaches no program below a device that has one
+			says("apply to both", apply("fw0", "br0"), false)
+			state("the bridge and its port", false)
+		}
 		if err := b.Unload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
