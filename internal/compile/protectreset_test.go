@@ -107,7 +107,7 @@ func TestEndBeforeItsData(t *testing.T) {
 			tuple = fmt.Sprintf("tcp %s > %s", client.LocalAddr(), client.RemoteAddr())
 			s.must(xdpPass, "asked 1", "%s .", tuple)
 			s.must(xdpPass, "asked 1", "%s F. seq=%d", tuple, expects(t, server)+3)
-			s.now += 3 * time.Second
+			s.now += 9 * time.Second
 			s.must(xdpPass, "asked 1", "%s .", tuple)
 			s.must(xdpPass, "", "%s .", tuple)
 		})
