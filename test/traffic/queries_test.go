@@ -25,7 +25,7 @@ var forms = []struct {
 	passes bool // to the resolver
 	cut    bool // gets a truncated answer
 }{
-	// What clients send passes, or is answered by TC for its type, whatever stands around it.
+	// A query that clients send passes, or is answered by TC for its type, whatever stands around it.
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=A,example.com", passes: true},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 csum=0 dns=A,example.com", passes: true},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 ipopts=94040000 dns=A,example.com", passes: true},
@@ -41,7 +41,7 @@ var forms = []struct {
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=TXT," + longName + ",edns:1232,do", cut: true},
 	{line: "udp [2600:%d::9]:%d > [fd00::2]:53 dns=DNSKEY,example.com,edns:1232", cut: true},
 
-	// What no client sends neither passes nor is answered.
+	// A query that no client sends neither passes nor is answered.
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=A,example.com frag=first"},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com frag=first"},
 	{line: "udp [2600:%d::9]:%d > [fd00::2]:53 dns=ANY,example.com frag=first"},

@@ -5,7 +5,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
-// WriteEnds says in the memory of the map xdp.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
+// WriteEnds says in the memory of the map image.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
 // program answers nobody.
 func WriteEnds(memory []byte, devices []string) (err error) {
 	if memory == nil {

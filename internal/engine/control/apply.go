@@ -77,7 +77,7 @@ type AppliedDevice struct {
 // Apply makes a policy the one that runs. Either it does on all devices, or nothing has changed and the error
 // says why; at no moment is a device that was filtered unfiltered.
 //
-// The steps: what this host is (hostfacts), the policy lowered for it, the lock, what commands that died have left, and then
+// The steps: what this host is (facts), the policy lowered for it, the lock, what commands that died have left, and then
 // the transaction (transaction.go) for the target that is asked for, or for one after the other until one is possible.
 func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) (*Applied, error) {
 	start := time.Now()

@@ -72,7 +72,7 @@ func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.Cooki
 }
 
 // untaggedReplies returns an error when what XDP sends back on one of the devices would leave without the VLAN tag that its
-// cause came with (hostfacts.RepliesUntagged).
+// cause came with (facts.RepliesUntagged).
 func untaggedReplies(host *facts.Facts, mode datapath.Mode) error {
 	for _, d := range host.Devices {
 		if mode != datapath.Generic && d.Untagged != nil {

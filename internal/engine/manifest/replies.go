@@ -11,7 +11,7 @@ import (
 )
 
 // LostReplies says whether the replies that rules and protections send on a device may not arrive, where its driver runs XDP. Some
-// drivers lose the VLAN tag (hostfacts.RepliesUntagged). The other end of a veth takes what is sent with XDP_TX, and without a
+// drivers lose the VLAN tag (facts.RepliesUntagged). The other end of a veth takes what is sent with XDP_TX, and without a
 // program of its own does not wake its reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (m *Manifest) LostReplies(device string) (notes []string) {

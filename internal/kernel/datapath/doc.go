@@ -1,6 +1,6 @@
 // Package datapath keeps a policy in the kernel: it loads programs and fills their maps, attaches them to devices,
 // swaps one generation for the next, and reads counters and dynamic sets of the one that runs. It knows no rules: what
-// it loads is an xdp.Image, and what it remembers about it is a manifest that it does not look into.
+// it loads is an image.Image, and what it remembers about it is a manifest that it does not look into.
 //
 // All state is in one directory of a BPF file system, which several instances can have each of their own:
 //

@@ -131,7 +131,7 @@ func (s *State) Previous() (*Generation, error) {
 }
 
 // Before opens the generation that was in force when another one was installed, whether or not a device runs either. It returns nil when that
-// had no program, or is gone. What an apply has left that died was never in force, so it is not found. The caller holds the lock.
+// had no program, or is gone. The remains of an apply that died were never in force, so they are not found. The caller holds the lock.
 func (s *State) Before(number int) (*Generation, error) {
 	n, err := s.before(number)
 	if err != nil {

@@ -25,7 +25,7 @@ type bar struct {
 	Unsteady  bool
 }
 
-// newRanking lays out a ranking. What goes past the limit has space too.
+// newRanking lays out a ranking. There is space for bars past the limit.
 func newRanking(r Ranking) ranking {
 	most, limit := 0.0, 0.0
 	for _, row := range r.Rows {
