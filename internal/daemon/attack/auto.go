@@ -167,8 +167,9 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders",
 			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High, s.Collateral.Senders, s.Collateral.OfSenders)
 		r := &measured{Signature: signature, since: now, Temporary: manifest.Temporary{
-			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: s.Text, Began: now.UTC(), Until: now.Add(bounds.For).UTC(), Why: why,
+			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: s.Text, Began: now.UTC(), Why: why,
 		}}
+		r.Last(now, bounds.For)
 		r.did(now, Observes, why)
 		a.rules = append(a.rules, r)
 	}
@@ -217,6 +218,7 @@ func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]bool, open connections) {
 	left := a.rules[:0]
 	for _, r := range a.rules {
+		r.Temporary = r.By(now)
 		verdict, why := r.live.judge(r.dropsIt, now.Sub(r.since), bounds.Collateral)
 		if cuts := open.cuts(r.Signature); cuts != "" {
 			verdict, why = goes, cuts
@@ -236,10 +238,10 @@ func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]b
 			continue
 		case verdict == promoted:
 			r.Rule, r.dropsIt = strings.ReplaceAll(r.Rule, ", observe: true", ""), true
-			r.Until, r.Ends = now.Add(bounds.For).UTC(), 0
+			r.Last(now, bounds.For)
 			r.did(now, Drops, why)
 		case r.dropsIt && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
-			r.Until, r.Ends = now.Add(bounds.For).UTC(), 0
+			r.Last(now, bounds.For)
 			r.did(now, Extended, fmt.Sprintf("it still matches %d of %d samples", r.live.matched, r.live.samples))
 		}
 		left = append(left, r)
@@ -323,11 +325,11 @@ func (w *Watcher) mine() (list []manifest.Temporary) {
 		return nil
 	}
 	for _, r := range w.before.Rules {
-		if r.Temporary != nil && r.Temporary.Owner == Automatic && time.Now().Before(r.Temporary.Until) {
+		if r.Temporary != nil && r.Temporary.Owner == Automatic {
 			list = append(list, *r.Temporary)
 		}
 	}
-	return list
+	return manifest.InForce(list, w.at)
 }
 
 // putAutomatic has the kernel hold the rules as they are to be.

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -24,7 +26,8 @@ func sampleOf(t *testing.T, text string) suggest.Sample {
 	return suggest.NewSample(frame, len(frame))
 }
 
-// autoTest is automatic rules with a baseline of clients, and a clock.
+// autoTest is automatic rules with a baseline of clients, and a clock. As the kernel's clock does not go on with that one, the rules have no end by
+// the kernel's.
 type autoTest struct {
 	*testing.T
 	*automatic
@@ -56,7 +59,7 @@ func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	}
 	for _, r := range a.rules {
 		names = append(names, r.Name)
-		r.step = nil
+		r.step, r.Ends = nil, 0
 	}
 	return names
 }
@@ -79,7 +82,7 @@ func (a *autoTest) second(there map[string]bool, packets ...string) (did []strin
 	for _, r := range a.rules {
 		if r.step != nil {
 			did = append(did, r.step.Did)
-			r.step = nil
+			r.step, r.Ends = nil, 0
 		}
 	}
 	for range a.gone {
@@ -247,5 +250,58 @@ func TestAutomaticSparesTheUnproved(t *testing.T) {
 	}
 	if a.open = nil; a.propose(line) != nil {
 		t.Error("it comes again")
+	}
+}
+
+// stepped is a time as time.Now returns it once somebody has set the machine's clock by whole seconds: only its wall clock differs.
+func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
+	t.Helper()
+	const nanoseconds = 30 // bits of the first word of a time that stand below its seconds
+	after := at
+	*(*uint64)(unsafe.Pointer(&after)) += uint64(by/time.Second) << nanoseconds
+	if after.Sub(at) != 0 || after.Round(0).Sub(at.Round(0)) != by {
+		t.Fatalf("%v is not %v after a step by %v", after, at, by)
+	}
+	return after
+}
+
+// TestAutomaticClock sets the machine's clock by a day under rules of this daemon and of the one before. They stay, and the kernel is told of
+// the same end as before. Once that has come they go as rules do whose time is over, not as rules that somebody has removed.
+func TestAutomaticClock(t *testing.T) {
+	const left = 40 * time.Second
+	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		for _, adopted := range []bool{true, false} {
+			t.Run(fmt.Sprintf("by %v, adopted %t", by, adopted), func(t *testing.T) {
+				a := newAutoTest(t)
+				a.bounds.For = left
+				if err := a.automatic.propose([]suggest.Rule{rule(123, 0)}, a.bounds, map[string]bool{}, a.now, a.connections); err != nil {
+					t.Fatal(err)
+				}
+				a.rules[0].step = nil
+				if adopted {
+					kept := manifest.Timed([]manifest.Temporary{a.rules[0].Temporary}, a.now)
+					a = newAutoTest(t)
+					a.adopt(kept, a.now)
+				}
+				there := map[string]bool{"auto-1": true}
+				after := stepped(t, time.Now(), by)
+				a.review(after, a.bounds, there, a.connections)
+				if len(a.rules) != 1 || len(a.gone) != 0 {
+					t.Fatalf("after the step %d rules stay, gone are %+v", len(a.rules), a.gone)
+				}
+				told := manifest.Timed([]manifest.Temporary{a.rules[0].Temporary}, after)[0]
+				if lasts := told.Until.Sub(after.Round(0)); lasts <= 0 || lasts > left+time.Second {
+					t.Errorf("the kernel is told to end it after %v", lasts)
+				}
+				if lasts := told.Ends - image.Monotonic(); lasts <= 0 || lasts > left {
+					t.Errorf("XDP is told to end it after %v", lasts)
+				}
+				a.rules[0].Ends -= left // it has passed
+				a.review(after, a.bounds, nil, a.connections)
+				if len(a.rules) != 0 || len(a.gone) != 1 || a.gone[0].Why != "its time is over" || len(a.rejected) != 0 {
+					t.Errorf("at its end %d rules stay, gone are %+v, rejected %v", len(a.rules), a.gone, a.rejected)
+				}
+			})
+		}
 	}
 }

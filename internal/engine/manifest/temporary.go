@@ -43,6 +43,12 @@ func (t Temporary) By(now time.Time) Temporary {
 	return t
 }
 
+// Last has the rule end a while after now, on both clocks. now has the reading of the monotonic clock that time.Now gives.
+func (t *Temporary) Last(now time.Time, d time.Duration) {
+	end := now.Add(d)
+	t.Until, t.Ends = end.UTC(), image.Monotonic()+time.Until(end)
+}
+
 // Timed are temporary rules of which each has its end on both clocks.
 func Timed(list []Temporary, now time.Time) (timed []Temporary) {
 	for _, t := range list {
