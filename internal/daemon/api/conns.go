@@ -16,20 +16,23 @@ const answering = time.Second
 // conns are the connections of a socket, which its users share. When there are too many, one of the user who has most of them is closed for
 // the new one: that which has been idle for the longest, or else that whose request is the oldest. So who opens connections and sends
 // nothing, or reads nothing, keeps nobody out, and however fast somebody opens them, connections of a user with fewer stay.
+//
+// Strangers, users who have no connection on which a request has come, count as one user: a host has as many addresses as it wants, and before a
+// request with TLS it has not shown a certificate. Among them, the one who has most loses one.
 type conns struct {
 	mu  sync.Mutex
 	all map[net.Conn]condition
-	has map[string]int // how many each user has
 }
 
 // condition is whose a connection is, what it does, and since when.
 type condition struct {
 	user  string
+	asked bool // a request has come
 	idle  bool
 	since time.Time
 }
 
-func newConns() *conns { return &conns{all: map[net.Conn]condition{}, has: map[string]int{}} }
+func newConns() *conns { return &conns{all: map[net.Conn]condition{}} }
 
 // changed follows the states of connections; it is for http.Server.
 func (c *conns) changed(conn net.Conn, state http.ConnState) {
@@ -41,12 +44,12 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.leave(conn)
+		delete(c.all, conn)
 	default:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if is, known := c.all[conn]; known {
-			c.all[conn] = condition{is.user, state == http.StateIdle, time.Now()}
+			c.all[conn] = condition{is.user, true, state == http.StateIdle, time.Now()}
 		}
 	}
 }
@@ -58,33 +61,48 @@ func (c *conns) enter(conn net.Conn, user string) bool {
 	if len(c.all) >= maxConns && !c.closeFor(user) {
 		return false
 	}
-	c.all[conn] = condition{user, true, time.Now()}
-	c.has[user]++
+	c.all[conn] = condition{user, false, true, time.Now()}
 	return true
 }
 
-func (c *conns) leave(conn net.Conn) {
-	is, known := c.all[conn]
-	if !known {
-		return
+// share is how many connections a user has, and whether a request has come on one of them.
+type share struct {
+	has   int
+	asked bool
+}
+
+// shares are those of all users, and how many connections strangers have together.
+func (c *conns) shares() (of map[string]share, strangers int) {
+	of = map[string]share{}
+	for _, is := range c.all {
+		s := of[is.user]
+		of[is.user] = share{s.has + 1, s.asked || is.asked}
 	}
-	delete(c.all, conn)
-	if c.has[is.user]--; c.has[is.user] == 0 {
-		delete(c.has, is.user)
+	for _, s := range of {
+		if !s.asked {
+			strangers += s.has
+		}
 	}
+	return of, strangers
 }
 
 // closeFor closes the connection that is needed least for a new one of a user, and reports whether there is one. It is the user's own when
 // no other one would have more than he then has.
 func (c *conns) closeFor(user string) bool {
-	most := 0
-	for _, n := range c.has {
-		most = max(most, n)
+	of, strangers := c.shares()
+	most := map[bool]int{} // that a user has, among those who have asked, and among strangers
+	for _, s := range of {
+		most[s.asked] = max(most[s.asked], s.has)
 	}
-	own := c.has[user] > 0 && c.has[user]+1 >= most
+	asked := most[true] > strangers // one who has asked loses a connection
+	other := most[asked]
+	if of[user].asked {
+		other = max(most[true], strangers)
+	}
+	own := of[user].has > 0 && of[user].has+1 >= other
 	var least net.Conn
 	for conn, is := range c.all {
-		mayGo := c.has[is.user] == most
+		mayGo := of[is.user] == share{most[asked], asked}
 		if own {
 			mayGo = is.user == user && (is.idle || time.Since(is.since) > answering)
 		}
@@ -96,7 +114,7 @@ func (c *conns) closeFor(user string) bool {
 		return false
 	}
 	go least.Close() // with TLS it says goodbye, which a slow client holds up
-	c.leave(least)
+	delete(c.all, least)
 	return true
 }
 
