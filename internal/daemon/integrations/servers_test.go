@@ -107,13 +107,16 @@ func (r *receiver) shows(name string, addr net.IP, until time.Time) {
 	c := &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until}
 	if name != "" {
 		c.DNSNames = []string{name}
-	} else {
+	}
+	if addr != nil {
 		c.IPAddresses = []net.IP{addr}
 	}
 	r.cert.Store(certificate(c))
 }
 
-func (r *receiver) trusted() { r.shows("", net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour)) }
+func (r *receiver) trusted() {
+	r.shows("localhost", net.IPv4(127, 0, 0, 1), time.Now().Add(time.Hour))
+}
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if answer := r.answer.Load(); answer != nil {
@@ -206,6 +209,7 @@ func TestBadServers(t *testing.T) {
 		cert   func(*receiver)
 		says   string // nothing: the server has taken the events
 		slow   bool
+		named  bool // the policy names it by its name
 	}{
 		"hangs":                     {answer: raw(" ", "\r", 20*time.Millisecond), says: "does not answer within 300ms", slow: true},
 		"a byte at a time":          {answer: raw("H", "T", 20*time.Millisecond), says: "does not answer within 300ms", slow: true},
@@ -222,6 +226,7 @@ func TestBadServers(t *testing.T) {
 		"307 elsewhere":             {answer: to(307, other.URL), says: "the server answers 307"},
 		"308 to the metadata":       {answer: to(308, "http://169.254.169.254/latest/meta-data"), says: "the server answers 308"},
 		"a name of another server":  {cert: func(r *receiver) { r.shows("other.example", nil, time.Now().Add(time.Hour)) }, says: "certificate"},
+		"a name for a terminal":     {cert: func(r *receiver) { r.shows("\x1b[2J\n"+strings.Repeat("evil", 20), nil, time.Now().Add(time.Hour)) }, says: `is not for the name "localhost"`, named: true},
 		"a certificate that is old": {cert: func(r *receiver) { r.shows("", net.IPv4(127, 0, 0, 1), time.Now().Add(-time.Hour)) }, says: "expired"},
 		"Retry-After of a year": {answer: func(*receiver) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
@@ -232,7 +237,11 @@ func TestBadServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, server := newReceiver(t)
-			s := newSender(t, server.URL+"/?token=hidden")
+			address := server.URL
+			if one.named {
+				address = strings.Replace(address, "127.0.0.1", "localhost", 1)
+			}
+			s := newSender(t, address+"/?token=hidden")
 			if one.answer != nil {
 				answer := one.answer(r)
 				r.answer.Store(&answer)
@@ -255,7 +264,7 @@ func TestBadServers(t *testing.T) {
 				if len(s.said) != 0 || s.fails != 0 {
 					t.Errorf("said %q", s.said)
 				}
-			} else if len(s.said) != 1 || !strings.Contains(s.said[0], one.says) || len(s.said[0]) > 400 || strings.ContainsAny(s.said[0], "\x1b\n") || strings.Contains(s.said[0], "hidden") {
+			} else if len(s.said) != 1 || !strings.Contains(s.said[0], one.says) || len(s.said[0]) > 400 || strings.ContainsAny(s.said[0], "\x1b\n") || strings.HasSuffix(s.said[0], " ") || strings.Contains(s.said[0], "hidden") {
 				t.Errorf("said %.1000q, want %q", s.said, one.says)
 			}
 			if n := r.sent.Load(); n > 64*long { // what the buffers of both sockets take, and not what a server can send in 10 s

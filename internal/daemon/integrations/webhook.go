@@ -16,7 +16,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -26,6 +25,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/os/remote"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
@@ -185,13 +185,10 @@ func inWords(err error, patience time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
 	}
-	if of := (*url.Error)(nil); errors.As(err, &of) {
-		err = of.Err
-	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		return errors.New("the server has closed the connection without an answer")
 	}
-	return fmt.Errorf("%.200v", err) // a part of it may be the server's
+	return errors.New(remote.Why(err))
 }
 
 func hostname() string {

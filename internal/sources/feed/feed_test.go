@@ -193,7 +193,7 @@ func TestMisbehaving(t *testing.T) {
 			s.refresh("", c.says)
 			s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
 			status := s.stands(feed.StandsFailing)
-			if len(status.Why) > 400 || strings.Contains(status.Why, "\x1b") {
+			if len(status.Why) > 400 || strings.Contains(status.Why, "\x1b") || strings.HasSuffix(status.Why, " ") {
 				t.Errorf("it says %.1000q", status.Why)
 			}
 			if wait := time.Until(*status.Next); wait < 4*time.Minute || wait > 70*time.Minute {

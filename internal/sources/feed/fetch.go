@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/os/remote"
 )
 
 // The limits of a fetch.
@@ -88,7 +89,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	answer, err := client.Do(request)
 	if err != nil {
 		var inside *insideError
-		return nil, fail(errors.As(err, &inside), "%.200v%s", plain(err), f.ownDrop(ctx, err, asked))
+		return nil, fail(errors.As(err, &inside), "%s%s", remote.Why(err), f.ownDrop(ctx, err, asked))
 	}
 	defer answer.Body.Close()
 	switch {
@@ -103,7 +104,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	}
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
 	if err != nil {
-		return nil, fail(false, "the body ended early, after %d bytes: %v", len(data), plain(err))
+		return nil, fail(false, "the body ended early, after %d bytes: %s", len(data), remote.Why(err))
 	}
 	if int64(len(data)) > most {
 		return nil, fail(true, "the body has more than %d bytes", most)
@@ -135,18 +136,6 @@ func orDefault[T comparable](value, otherwise T) T {
 		return otherwise
 	}
 	return value
-}
-
-// plain is an error without the method and URL that net/http writes before it.
-func plain(err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("it took too long")
-	}
-	return err
 }
 
 // retryAfter is what a server asks to wait (RFC 9110, 10.2.3), 0 when it asks for nothing that can be read.

@@ -1,12 +1,20 @@
 package feed_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
@@ -44,5 +52,32 @@ func TestRedirectElsewhere(t *testing.T) {
 	s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
 	if text := strings.Join(got, " "); strings.Contains(text, "hidden") || !strings.HasPrefix(text, "/copy.txt") {
 		t.Errorf("the other server was asked %s", text)
+	}
+}
+
+// TestNamesOfCertificates redirects to a server, by a name, whose certificate has names that would do something to a terminal. Neither the error
+// nor the state of the list repeats them.
+func TestNamesOfCertificates(t *testing.T) {
+	s := newScene(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"\x1b[2J\n" + strings.Repeat("evil", 20)}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	other.Config.ErrorLog = log.New(io.Discard, "", 0)
+	other.StartTLS()
+	t.Cleanup(other.Close)
+	s.serve(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
+	})
+	s.refresh("", `the certificate of the server is not for the name "localhost"`)
+	if why := s.stands(feed.StandsNone).Why; strings.ContainsAny(why, "\x1b\n") || strings.Contains(why, "evil") {
+		t.Errorf("it says %q", why)
 	}
 }
