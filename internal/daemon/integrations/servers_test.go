@@ -227,6 +227,7 @@ func TestBadServers(t *testing.T) {
 		"308 to the metadata":       {answer: to(308, "http://169.254.169.254/latest/meta-data"), says: "the server answers 308"},
 		"a name of another server":  {cert: func(r *receiver) { r.shows("other.example", nil, time.Now().Add(time.Hour)) }, says: "certificate"},
 		"a name for a terminal":     {cert: func(r *receiver) { r.shows("\x1b[2J\n"+strings.Repeat("evil", 20), nil, time.Now().Add(time.Hour)) }, says: `is not for the name "localhost"`, named: true},
+		"a code without a text":     {answer: raw("HTTP/1.1 520 Evil\r\nContent-Length: 0\r\n\r\n", "", 0), says: "the server answers 520"},
 		"a certificate that is old": {cert: func(r *receiver) { r.shows("", net.IPv4(127, 0, 0, 1), time.Now().Add(-time.Hour)) }, says: "expired"},
 		"Retry-After of a year": {answer: func(*receiver) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
@@ -363,7 +364,55 @@ func TestEventsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestEnd ends the daemon while events wait: how many go with it is said. Without any nothing is.
+// TestLossesOfServers loses events at a server that fails, and then at another one that the policy names. The losses at each are said, and the other
+// one is told of its own alone. Another secret for the same server forgets no loss.
+func TestLossesOfServers(t *testing.T) {
+	t.Parallel()
+	fails := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	before, old := newReceiver(t)
+	before.answer.Store(&fails)
+	r, other := newReceiver(t)
+	r.answer.Store(&fails)
+	s := newSender(t, old.URL)
+	hook := policy.Webhook{URL: old.URL}
+	s.Wishes = func(context.Context) (control.Wishes, error) {
+		of := hook
+		return control.Wishes{Daemon: policy.Daemon{Webhook: &of}}, nil
+	}
+	lose := func(n int, want ...string) {
+		t.Helper()
+		s.said = nil
+		s.now(t) // the server that the policy names now has failed before
+		for i := range n {
+			s.Events.Publish(api.KindDone, fmt.Sprint("number ", i))
+		}
+		s.now(t)
+		if len(s.said) != len(want) {
+			t.Fatalf("said %q, want %q", s.said, want)
+		}
+		for i := range want {
+			if !strings.Contains(s.said[i], want[i]) {
+				t.Errorf("said %q, want %q", s.said[i], want[i])
+			}
+		}
+	}
+	s.Events.Publish(api.KindDone, "first")
+	lose(600, "answers 500", "89 events are lost")
+	hook.URL = other.URL
+	lose(100, "answers 500", "100 events are lost")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hook.SecretFile = secret
+	r.answer.Store(nil)
+	s.now(t)
+	if len(r.got) != 1 || r.got[0].Lost != 100 {
+		t.Errorf("%d posts came, of which the first is %.200v", len(r.got), r.got)
+	}
+}
+
+// TestWebhookEnd ends the daemon while events wait: how many go with it is said. Without any nothing is.
 func TestWebhookEnd(t *testing.T) {
 	t.Parallel()
 	r, server := newReceiver(t)

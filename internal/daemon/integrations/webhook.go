@@ -95,6 +95,9 @@ func (s *Sender) step(ctx context.Context) {
 		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
 		return
 	}
+	if s.of.URL != of.URL { // it has missed nothing yet
+		s.lost, s.told = 0, false
+	}
 	if s.of != *of { // what waits is for the server that the policy names now
 		s.of, s.fails, s.due = *of, 0, time.Time{}
 	}
@@ -169,7 +172,7 @@ func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Dura
 	defer got.Body.Close()
 	io.CopyN(io.Discard, got.Body, 64<<10) // an answer has no meaning but its status
 
-	status := fmt.Sprint(got.StatusCode, " ", http.StatusText(got.StatusCode)) // not the server's own words
+	status := remote.Status(got.StatusCode)
 	switch got.StatusCode / 100 {
 	case 2:
 		return nil

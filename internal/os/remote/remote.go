@@ -7,7 +7,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
@@ -52,3 +54,6 @@ func certificate(err error) string {
 	}
 	return ""
 }
+
+// Status is a status of HTTP with the text of its standard, and not the server's.
+func Status(code int) string { return strings.TrimSpace(fmt.Sprint(code, " ", http.StatusText(code))) }

@@ -101,3 +101,13 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestStatus writes codes that have a text, and one that has none.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]string{404: "404 Not Found", 520: "520"} {
+		if got := remote.Status(code); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -152,6 +152,7 @@ func TestMisbehaving(t *testing.T) {
 		{"no HTTP", "malformed HTTP", raw(strings.Repeat("\x1b[2Jx", 10_000)+"\r\n\r\n", "")},
 		{"an endless header", "exceeded 65536 bytes", raw("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 4096))},
 		{"closes at once", "EOF", raw("", "")},
+		{"a code without a text", "the server answers 520", raw("HTTP/1.1 520 Evil\r\nContent-Length: 0\r\n\r\n", "")},
 		{"empty", "has no entry", func(http.ResponseWriter, *http.Request) {}},
 		{"nothing left", "nothing is left", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "10.0.0.1\n") }},
 		{"two of a hundred lines unreadable", "2 of 102 lines", func(w http.ResponseWriter, _ *http.Request) {

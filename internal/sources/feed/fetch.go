@@ -96,8 +96,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	case answer.StatusCode == http.StatusNotModified && etag+modified != "":
 		return &body{fresh: true}, nil
 	case answer.StatusCode != http.StatusOK:
-		status := fmt.Sprint(answer.StatusCode, " ", http.StatusText(answer.StatusCode)) // not the server's own words
-		err := &FetchError{URL: address, Why: "the server answers " + status, Answered: true, Wait: retryAfter(answer.Header)}
+		err := &FetchError{URL: address, Why: "the server answers " + remote.Status(answer.StatusCode), Answered: true, Wait: retryAfter(answer.Header)}
 		return nil, err
 	case answer.ContentLength > most:
 		return nil, fail(true, "the body has %d bytes, and at most %d are read", answer.ContentLength, most)
