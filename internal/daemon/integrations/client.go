@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/os/remote"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -108,7 +109,7 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	r.Header.Set("User-Agent", "floodwall/1")
 	got, err := c.http.Do(r)
 	if err != nil {
-		return answer{}, fmt.Errorf("crowdsec: %w", err)
+		return answer{}, fmt.Errorf("crowdsec: %s: %s", c.of.URL, remote.Why(err))
 	}
 	defer got.Body.Close()
 	if err := c.refused(got); err != nil {
@@ -120,22 +121,23 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	case body.N <= 0:
 		return answer{}, fmt.Errorf("crowdsec: the answer of %s has more than %d MB: none of it is used", c.of.URL, mostBytes>>20)
 	case err != nil:
-		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %.200v: none of it is used", c.of.URL, err)
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %s: none of it is used", c.of.URL, remote.Why(err))
 	}
 	return a, nil
 }
 
 // refused says what a status means.
 func (c *client) refused(r *http.Response) error {
-	problem := &CrowdsecError{fmt.Sprintf("crowdsec: %s answers %.60s", c.of.URL, r.Status), ""}
+	status := remote.Status(r.StatusCode)
+	problem := &CrowdsecError{fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), ""}
 	switch r.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%.60s)", c.of.URL, c.of.KeyFile, r.Status)
+		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%s)", c.of.URL, c.of.KeyFile, status)
 		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
 		if c.key == "" {
-			problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%.60s)", c.of.URL, c.of.Cert, r.Status)
+			problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%s)", c.of.URL, c.of.Cert, status)
 			problem.Remedy = "tls.bouncers_allowed_ou in CrowdSec's config.yaml names the organizational units (OU) of certificates that bouncers show"
 		}
 	case http.StatusNotFound:

@@ -53,6 +53,17 @@ func TestServers(t *testing.T) {
 		"404":       {status(404), "404"},
 		"500":       {status(500), "answers 500"},
 		"redirect":  {status(302), "which is not followed"},
+		"520":       {status(520), "answers 520"},
+		"terminal":  {write("{\"new\":\"\\u001b[2J\"}"), "in place of a list"},
+		"reason": {func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 500 \x1b[2J\r\nContent-Length: 0\r\n\r\n")
+		}, "answers 500 Internal Server Error"},
 		"huge": {func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, `{"new":[],"x":"`)
 			block := bytes.Repeat([]byte("a"), 1<<20)
@@ -95,8 +106,8 @@ func TestServers(t *testing.T) {
 			if one.want == "" && err != nil || one.want != "" && (err == nil || !strings.Contains(err.Error(), one.want)) {
 				t.Errorf("%v, want an error with %q", err, one.want)
 			}
-			if len(fmt.Sprint(err)) > 1000 {
-				t.Errorf("an error of %d bytes", len(err.Error()))
+			if text := fmt.Sprint(err); len(text) > 1000 || strings.Contains(text, "\x1b") || strings.HasSuffix(text, " ") {
+				t.Errorf("an error of %d bytes: %.1000q", len(text), text)
 			}
 			if name == "whole" != (len(a.fresh) == 1) {
 				t.Errorf("%d decisions", len(a.fresh))
@@ -106,6 +117,22 @@ func TestServers(t *testing.T) {
 				t.Errorf("no hint: %v", err)
 			}
 		})
+	}
+}
+
+// TestNameOfCrowdSec asks a server, by a name, whose certificate has a name that would do something to a terminal.
+func TestNameOfCrowdSec(t *testing.T) {
+	t.Parallel()
+	r, server := newReceiver(t)
+	r.shows("\x1b[2J\n"+strings.Repeat("evil", 20), nil, time.Now().Add(time.Hour))
+	c, err := newClient(policy.CrowdSec{URL: strings.Replace(server.URL, "127.0.0.1", "localhost", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.ask(t.Context(), true)
+	want := "crowdsec: " + c.of.URL + ": the certificate of the server is not for the name \"localhost\""
+	if fmt.Sprint(err) != want {
+		t.Errorf("it says %q, want %q", fmt.Sprint(err), want)
 	}
 }
 
