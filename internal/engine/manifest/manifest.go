@@ -59,7 +59,7 @@ type Manifest struct {
 	Since     *Sample `json:"since,omitempty"`     // what was counted before its rules were where they are
 	Moves     []Move  `json:"moves,omitempty"`     // the last ones
 
-	Temporary        []Temporary        `json:"temporary,omitempty"`         // rules that stand before the policy's own
+	Temporary        Temporaries        `json:"temporary,omitempty"`         // rules that stand before the policy's own
 	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // what has them, when the target is not XDP
 
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -18,9 +19,41 @@ type Temporary struct {
 	Began time.Time `json:"began"`
 	Until time.Time `json:"until"`
 	// Ends is Until on CLOCK_MONOTONIC, which no step of the machine's clock changes; zero when only Until says it. A manifest does not
-	// outlive that clock: the kernel keeps both.
-	Ends time.Duration `json:"ends,omitempty"`
+	// outlive that clock: the kernel keeps both. Nobody else is told of it: see Temporaries.
+	Ends time.Duration `json:"-"`
 	Why  string        `json:"why,omitempty"` // it was added
+}
+
+// Temporaries are the temporary rules of a manifest. As JSON each has its end on both clocks.
+type Temporaries []Temporary
+
+// kept is a temporary rule as a manifest has it.
+type kept struct {
+	Temporary
+	Ends time.Duration `json:"ends,omitempty"`
+}
+
+// MarshalJSON writes the ends too.
+func (l Temporaries) MarshalJSON() ([]byte, error) {
+	list := []kept{}
+	for _, t := range l {
+		list = append(list, kept{t, t.Ends})
+	}
+	return json.Marshal(list)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Temporaries) UnmarshalJSON(text []byte) error {
+	var list []kept
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	*l = nil
+	for _, k := range list {
+		k.Temporary.Ends = k.Ends
+		*l = append(*l, k.Temporary)
+	}
+	return nil
 }
 
 // Equal reports whether two are the same rule for the same time.
