@@ -136,24 +136,33 @@ func (in Instance) endTemporary(ctx context.Context, l *live, g *generation.Gene
 	return l.rewrite(g, m)
 }
 
-// settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died.
+// settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died. When none
+// decides for good, one stays that such a command was about to replace, and decides again.
 func (in Instance) settledTemporary(ctx context.Context, t netfilter.Tool, kind netfilter.Kind) (settled []string, err error) {
 	names, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
 	if err != nil {
 		return nil, err
 	}
+	var replaced []string
 	for _, name := range names {
 		_, state, err := t.Trial(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if state == netfilter.Settled {
+		switch state {
+		case netfilter.Settled:
 			settled = append(settled, name)
+		case netfilter.Aside, netfilter.Returned:
+			replaced = append(replaced, name)
 		}
 	}
-	if len(settled) < len(names) {
-		_, err = t.Clean(ctx, in.temporaryPrefix(kind), settled...)
+	if len(settled) == len(names) {
+		return settled, nil
 	}
+	if len(settled) == 0 {
+		settled = replaced
+	}
+	_, err = t.Clean(ctx, in.temporaryPrefix(kind), settled...)
 	return settled, err
 }
 

@@ -1,7 +1,9 @@
 package control_test
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // temporaryFaults is an instance in netfilter whose temporary rules are left half there.
@@ -108,6 +111,96 @@ func TestTemporaryFaults(t *testing.T) {
 			if ended {
 				break
 			}
+		}
+	})
+}
+
+// returned leaves the ruleset of temporary rules as a command does that was killed while another ruleset took its place: the other one has gone
+// out of force by itself, and this one decides again. So it may be still, when a command failed before it came to it.
+func (f temporaryFaults) returned(tool netfilter.Tool) {
+	f.lists.Helper()
+	ctx := f.lists.Context()
+	m, err := f.lists.Manifest(ctx)
+	if err != nil {
+		f.lists.Fatal(err)
+	}
+	now := m.TemporaryRuleset
+	state := func(name string) netfilter.State {
+		_, state, err := tool.Trial(ctx, name)
+		if err != nil {
+			f.lists.Fatal(err)
+		}
+		return state
+	}
+	other := now.Name[:len(now.Name)-1] + map[string]string{"1": "2", "2": "1"}[now.Name[len(now.Name)-1:]]
+	old, next := now, new(netfilter.Ruleset)
+	text, err := json.Marshal(now)
+	if err == nil {
+		renamed := strings.NewReplacer(now.Name, other, strings.ToLower(now.Name), strings.ToLower(other)).Replace(string(text))
+		err = json.Unmarshal([]byte(renamed), next)
+	}
+	if err != nil {
+		f.lists.Fatal(err)
+	}
+	if s := state(other); s == netfilter.Settled || s == netfilter.Returned { // a command failed when the manifest named the next one already
+		old, next = next, now
+	}
+	if state(old.Name) == netfilter.Settled {
+		if state(next.Name) != netfilter.Absent {
+			err = tool.Remove(ctx, next.Name)
+		}
+		if err == nil {
+			err = tool.Load(ctx, next, old.Name, netfilter.Loading{Trial: netfilter.MinTrial})
+		}
+		if err != nil {
+			f.lists.Fatal(err)
+		}
+	}
+	for since := time.Now(); state(old.Name) != netfilter.Returned || state(next.Name) == netfilter.OnTrial; time.Sleep(100 * time.Millisecond) {
+		if time.Since(since) > time.Minute {
+			f.lists.Fatalf("%s is %v, %s is %v, the manifest names %s", old.Name, state(old.Name), next.Name, state(next.Name), now.Name)
+		}
+	}
+}
+
+// TestTemporaryReturned has a call of a tool fail in the command that comes after a kill in the middle of a change of temporary rules of
+// netfilter: each call in turn in the long form. The rules that were in force stay so at every moment.
+func TestTemporaryReturned(t *testing.T) {
+	onLists(t, func(l *lists, w way) {
+		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
+		if !ok {
+			return
+		}
+		l.body.Store("9.9.9.77\n")
+		if _, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}}); err != nil {
+			l.Fatal(err)
+		}
+		f := temporaryFaults{l, operate.Host{Instance: l.Instance, Warn: func(error) {}}}
+		if err := f.add(); err != nil {
+			l.Fatal(err)
+		}
+		tool, err := netfilter.FindTool(l.Context(), kind)
+		if err != nil {
+			l.Fatal(err)
+		}
+		fail, calls := l.sabotage()
+		step := 4
+		if testutil.Long() {
+			step = 1
+		}
+		for n, ended := min(2, step), false; !ended; n += step {
+			fail(0)
+			f.returned(tool)
+			fail(n)
+			_, err := l.Settle(l.Context())
+			ended = calls() < n
+			fail(0)
+			if l.gets("9.9.9.1", 1000, false) {
+				l.Fatalf("after a mend whose call %d fails (%v) the rule drops nothing", n, err)
+			}
+		}
+		if !f.agree("after all") {
+			l.Error("a rule that was added is lost")
 		}
 	})
 }
