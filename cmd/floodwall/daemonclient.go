@@ -82,7 +82,7 @@ func Samples(ctx context.Context, h operate.Host, socket string, devices []strin
 	return stream
 }
 
-// answerTime is how long the daemon may take in addition to the time for which it looks.
+// daemonclientAnswerTime is how long the daemon may take in addition to the time for which it looks.
 const daemonclientAnswerTime = 20 * time.Second
 
 // askTop asks the daemon what comes in some time.

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
-// Show shows what next reads, again and again, on the terminal of in and out until a key ends it. It returns the error of next that
+// ShowTop shows what next reads, again and again, on the terminal of in and out until a key ends it. It returns the error of next that
 // ended it, or the cause of the end of ctx. next is not called any more when it returns.
 func ShowTop(ctx context.Context, in io.Reader, out io.Writer, next func(context.Context) (*operate.Top, error)) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
-// Of makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
+// StatusTables makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
 func StatusTables(s *control.Status, all bool) []*display.Table {
 	return []*display.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)}
 }

@@ -45,7 +45,7 @@ func Reasons(t *operate.Top) Part {
 	return p
 }
 
-// Samples are tables of who and what is in the samples.
+// SampleParts are tables of who and what is in the samples.
 func SampleParts(t *operate.Top) (parts []Part) {
 	s := t.Samples
 	if s == nil {

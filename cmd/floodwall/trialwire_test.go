@@ -95,7 +95,7 @@ func (n *namespace) do(fn func() error) error {
 	return <-done
 }
 
-// wire puts probes on the far end of the cable to a host, and notices what gets to sockets behind all its hooks.
+// trialWire puts probes on the far end of the cable to a host, and notices what gets to sockets behind all its hooks.
 type trialWire struct {
 	host    *namespace
 	socket  int // where frames are sent

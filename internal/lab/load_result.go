@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
-// Result is what the requests of a Plan have found, also as JSON.
+// LoadResult is what the requests of a Plan have found, also as JSON.
 type LoadResult struct {
 	URL    string         `json:"url"`
 	Server netip.AddrPort `json:"server"`

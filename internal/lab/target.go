@@ -107,7 +107,7 @@ func resolve(ctx context.Context, u *url.URL) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(loadAnswering(ctx, addrs, port), port), nil
 }
 
-// answering is the first of these addresses that takes a connection; the first of all when none does.
+// loadAnswering is the first of these addresses that takes a connection; the first of all when none does.
 func loadAnswering(ctx context.Context, addrs []netip.Addr, port uint16) netip.Addr {
 	if len(addrs) == 1 {
 		return addrs[0]

@@ -40,7 +40,7 @@ func family(a netip.AddrPort) string {
 	return "IPv6"
 }
 
-// scene is clients, the host that protects, and the server. All are hosts of their own, but in host mode the last two
+// synScene is clients, the host that protects, and the server. All are hosts of their own, but in host mode the last two
 // are one.
 type synScene struct {
 	*testing.T
@@ -59,7 +59,7 @@ type synScene struct {
 	untags           []link.Link
 }
 
-// inScene runs a test in a scene with so many clients, in which frames carry packets of mtu bytes.
+// synInScene runs a test in a scene with so many clients, in which frames carry packets of mtu bytes.
 func synInScene(t *testing.T, mode string, clients, mtu int, test func(*synScene)) {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -273,7 +273,7 @@ func (s *synScene) dial(from *lab.Host, to netip.AddrPort) (net.Conn, error) {
 	return c, c.SetDeadline(time.Now().Add(synPatience))
 }
 
-// patience is how long a client waits: several times what TCP needs to send a lost segment again.
+// synPatience is how long a client waits: several times what TCP needs to send a lost segment again.
 const synPatience = 30 * time.Second
 
 // page is what nginx serves, and pageName how it is asked for.

@@ -149,7 +149,7 @@ func (c *client) refused(r *http.Response) error {
 	return problem
 }
 
-// Error is a refusal with a remedy.
+// CrowdsecError is a refusal with a remedy.
 type CrowdsecError struct{ Problem, Remedy string }
 
 func (e *CrowdsecError) Error() string { return e.Problem }

@@ -21,13 +21,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Sets are where a Follower enters bans. control.Instance has them.
+// SuricataSets are where a Follower enters bans. control.Instance has them.
 type SuricataSets interface {
 	Wishes(ctx context.Context) (control.Wishes, error)
 	Block(ctx context.Context, set string, bans []control.Ban) (control.Fill, error)
 }
 
-// Follower bans as the file says that the running policy names.
+// AlertFollower bans as the file says that the running policy names.
 type AlertFollower struct {
 	Sets   SuricataSets
 	Report func(text string, err error) // is told what was done, or what could not be
@@ -41,7 +41,7 @@ type AlertFollower struct {
 	notes   notes
 }
 
-// entry is a ban with its end.
+// suricataEntry is a ban with its end.
 type suricataEntry struct {
 	ban control.Ban
 	end time.Time

@@ -219,7 +219,7 @@ func open(path string) (*os.File, error) {
 
 const regularHint = "set filetype: regular for eve-log in suricata.yaml, and name its file"
 
-// Error is a refusal with a remedy.
+// SuricataError is a refusal with a remedy.
 type SuricataError struct {
 	Problem, Remedy string
 	missing         bool // the file is

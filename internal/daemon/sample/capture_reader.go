@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// Reader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
+// FileReader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
 type FileReader struct {
 	name string
 	file *os.File
@@ -48,7 +48,7 @@ var pcapngMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
 
 var gzipMagic = [2]byte{0x1f, 0x8b} // RFC 1952, 2.3.1
 
-// Open opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
+// OpenFile opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
 func OpenFile(name string) (*FileReader, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -19,7 +19,7 @@ func (e *FileError) Error() string { return fmt.Sprintf("capture: %s %s", e.File
 // Hint is the remedy.
 func (e *FileError) Hint() string { return e.Remedy }
 
-// Create opens a file to write packets to, which are nobody else's to read: a new one has mode 0600, and one that there is
+// CreateFile opens a file to write packets to, which are nobody else's to read: a new one has mode 0600, and one that there is
 // gets it, and is emptied. It is a *FileError when that one belongs to another user, and, in a directory that others can
 // write, when it is a symbolic link or has a second name: there, others choose where those lead. Pipes and devices are left
 // as they are.

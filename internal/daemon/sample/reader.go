@@ -25,7 +25,7 @@ type Sample struct {
 	Reason  string    // the name of the rule or check that decided; "" where that is not known
 }
 
-// Reader reads the samples of some devices.
+// DeviceReader reads the samples of some devices.
 type DeviceReader struct {
 	oneIn   uint32
 	sockets []*socket
@@ -34,7 +34,7 @@ type DeviceReader struct {
 	frame   []byte
 }
 
-// Open begins to hand out one in so many of the packets that come to devices of this network namespace. It takes CAP_NET_RAW and
+// OpenDevices begins to hand out one in so many of the packets that come to devices of this network namespace. It takes CAP_NET_RAW and
 // CAP_NET_ADMIN.
 func OpenDevices(devices []string, oneIn uint32) (*DeviceReader, error) {
 	r := &DeviceReader{frame: make([]byte, FrameBytes)}

@@ -21,7 +21,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// TestReader reads packets of each link layer, in both formats, from files whose names say the wrong one.
+// TestFileReader reads packets of each link layer, in both formats, from files whose names say the wrong one.
 func TestFileReader(t *testing.T) {
 	t.Parallel()
 	const line = "udp 198.51.100.7:999 > 192.0.2.1:53 len=128"

@@ -47,7 +47,7 @@ func receive(t *testing.T, r *sample.DeviceReader, n int) map[int]int {
 	return got
 }
 
-// TestReader samples all packets of a device on each target. XDP passes no packet that it drops; netfilter decides later.
+// TestDeviceReader samples all packets of a device on each target. XDP passes no packet that it drops; netfilter decides later.
 func TestDeviceReader(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // lookEvery is how often the tap looks whether the policy that runs has samples taken.
 const lookEvery = 2 * time.Second
 
-// waiting is how many samples a follower may be behind.
+// tapWaiting is how many samples a follower may be behind.
 const tapWaiting = 8192
 
 // Tap reads the samples of one instance. There must be one reader: the daemon.
@@ -30,7 +30,7 @@ type Tap struct {
 	followers map[*Follower]bool
 }
 
-// New makes a Tap that reads nothing yet.
+// NewTap makes a Tap that reads nothing yet.
 func NewTap(in control.Instance) *Tap { return &Tap{in: in, followers: map[*Follower]bool{}} }
 
 // OneIn is the number of packets of which one is sampled; 0 while the policy that runs has none taken. A nil Tap has none.

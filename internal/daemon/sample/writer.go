@@ -12,7 +12,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// Packet is a packet that was seen.
+// FilePacket is a packet that was seen.
 type FilePacket struct {
 	Time    time.Time
 	Device  string // that it came from
@@ -21,14 +21,14 @@ type FilePacket struct {
 	Comment string
 }
 
-// Writer writes packets as pcapng (draft-ietf-opsawg-pcapng), each device as an interface of its own.
+// FileWriter writes packets as pcapng (draft-ietf-opsawg-pcapng), each device as an interface of its own.
 type FileWriter struct {
 	out        *pcapgo.NgWriter
 	interfaces map[string]int
 	snapLength int
 }
 
-// NewWriter begins a file of packets from devices, at least one, of which at most snapLength bytes are there. More
+// NewFileWriter begins a file of packets from devices, at least one, of which at most snapLength bytes are there. More
 // devices may show later.
 func NewFileWriter(out io.Writer, snapLength int, devices ...string) (*FileWriter, error) {
 	w := &FileWriter{interfaces: map[string]int{devices[0]: 0}, snapLength: snapLength}

@@ -121,7 +121,7 @@ func (k *kernel) ChangeTemporary(_ context.Context, change func([]manifest.Tempo
 	return err
 }
 
-// speaker is what the process says.
+// fakeSpeaker is what the process says.
 type fakeSpeaker struct {
 	routes     []wire.Route
 	state      string

@@ -35,7 +35,7 @@ const neighbours = 16
 // IPv6).
 var wider = map[bool][]int{true: {24}, false: {56, 48}} // by Is4
 
-// Ban is a prefix to ban.
+// Verdict is a prefix to ban.
 type Verdict struct {
 	Prefix  netip.Prefix
 	Offends int  // the offenders that it stands for; of one that is widened twice, the prefixes with offenders
@@ -63,7 +63,7 @@ type offender struct {
 	count int
 }
 
-// New returns a detector that never bans a prefix with an address of never in it.
+// NewDetector returns a detector that never bans a prefix with an address of never in it.
 func NewDetector(never *addrs.Set) *Detector {
 	return &Detector{
 		never: never, offenders: map[netip.Prefix]*offender{}, banned: map[netip.Prefix]time.Time{},

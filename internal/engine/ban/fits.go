@@ -130,7 +130,7 @@ func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	return nil
 }
 
-// around is the longest prefix that has both addresses.
+// dynamicsetAround is the longest prefix that has both addresses.
 func dynamicsetAround(a, b netip.Addr) netip.Prefix {
 	for bits := a.BitLen(); ; bits-- {
 		if p := netip.PrefixFrom(a, bits).Masked(); p.Contains(b) {

@@ -51,7 +51,7 @@ type Log struct {
 	failed error     // of the last Append that did, until Sync has told it
 }
 
-// Open names the file of an instance, known by its directory in the BPF file system, in a state directory. standard is the
+// OpenLog names the file of an instance, known by its directory in the BPF file system, in a state directory. standard is the
 // directory of an instance that needs no name of its own.
 func OpenLog(state, bpffs, standard string) *Log {
 	name := "bans"

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// policies are the policies of the fleet, and what nodes say of theirs. The hub hands them out and verifies nothing: it has no key.
+// policyStore are the policies of the fleet, and what nodes say of theirs. The hub hands them out and verifies nothing: it has no key.
 type policyStore struct {
 	stream jetstream.Stream
 

@@ -42,7 +42,7 @@ type Plan struct {
 	Took func(version uint64) error // is told the version before a hub is
 }
 
-// Error says why a release does not go on.
+// ReleaseError says why a release does not go on.
 type ReleaseError struct{ Problem, Remedy string }
 
 func (e *ReleaseError) Error() string { return e.Problem }

@@ -196,7 +196,7 @@ func (c *cursor) record() (r Record, bad error) {
 	return r, bad
 }
 
-// Record is the message that the stream keeps of a prefix.
+// EncodeRecord is the message that the stream keeps of a prefix.
 func EncodeRecord(r Record) []byte { return appendRecord([]byte{version}, &r) }
 
 // ParseRecord reads a message of the stream.

@@ -89,10 +89,10 @@ func (r Record) Equal(o Record) bool {
 	return r.Prefix == o.Prefix && slices.EqualFunc(r.Statements, o.Statements, func(a, b Statement) bool { return order(a, b) == 0 })
 }
 
-// Time is the time that a number stands for.
+// SequenceTime is the time that a number stands for.
 func SequenceTime(seq uint64) time.Time { return time.UnixMicro(int64(seq)) }
 
-// Number is the number of a statement at a time that comes after the one numbered last.
+// NextSequence is the number of a statement at a time that comes after the one numbered last.
 func NextSequence(now time.Time, last uint64) uint64 {
 	return max(uint64(max(now.UnixMicro(), 0)), last+1)
 }

@@ -82,7 +82,7 @@ func (r Record) Open() bool {
 // ErrEnded refuses a ban whose end has passed. It is no fault of the sender: it may have waited for the hub.
 var ErrEnded = errors.New("the ban has ended")
 
-// Check tells why a statement cannot be true at a time, or may not be said by its origin. It does not check signatures.
+// CheckStatement tells why a statement cannot be true at a time, or may not be said by its origin. It does not check signatures.
 func CheckStatement(p netip.Prefix, s *Statement, now time.Time) error {
 	at, until := SequenceTime(s.Seq), time.UnixMilli(s.Until)
 	switch {

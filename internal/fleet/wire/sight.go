@@ -14,7 +14,7 @@ const (
 	maxWord    = 64
 )
 
-// Summary is the message of a node about its last seconds.
+// EncodeSummary is the message of a node about its last seconds.
 func EncodeSummary(s *Summary) []byte {
 	to := binary.AppendUvarint([]byte{version}, uint64(s.Span.Milliseconds()))
 	to = binary.AppendUvarint(to, uint64(len(s.Decided)))
@@ -62,7 +62,7 @@ func ParseSummary(b []byte) (s Summary, err error) {
 	return s, s.Check()
 }
 
-// View is the message of a hub about the whole fleet.
+// EncodeView is the message of a hub about the whole fleet.
 func EncodeView(v *View) []byte {
 	text, _ := json.Marshal(v) // of texts and numbers
 	return text

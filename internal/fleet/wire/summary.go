@@ -99,7 +99,7 @@ func checkAttacks(list []Attack) error {
 	return nil
 }
 
-// plain tells whether a text is printable ASCII: it is shown on terminals.
+// plainText tells whether a text is printable ASCII: it is shown on terminals.
 func plainText(text string) bool {
 	for _, b := range []byte(text) {
 		if b < ' ' || b > '~' {
@@ -132,7 +132,7 @@ func (s *Summary) checkTalkers(most uint64) error {
 	return nil
 }
 
-// Source is what an address is counted as: an IPv6 host has a whole /64.
+// SourcePrefix is what an address is counted as: an IPv6 host has a whole /64.
 func SourcePrefix(a netip.Addr) netip.Prefix {
 	bits := 64
 	if a.Is4() {

@@ -45,7 +45,7 @@ type View struct {
 	Missed  uint64         `json:"missed"`  // packets a second that any source sent at most to nodes where it is not among the talkers
 }
 
-// Row is a node.
+// NodeRow is a node.
 type NodeRow struct {
 	Node     string   `json:"node"`
 	Age      float64  `json:"age"` // seconds since its summary came

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Survey is what all of some servers offer: who answers for them must not offer more.
+// SurveyServers is what all of some servers offer: who answers for them must not offer more.
 type SurveyServers struct {
 	Answered []netip.AddrPort // those that have answered
 	Silent   []netip.AddrPort // and who has not

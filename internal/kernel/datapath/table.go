@@ -13,7 +13,7 @@ import (
 // Connection is a TCP connection of a protected service. IPv4 addresses are not in mapped form.
 type Connection struct{ Client, Server netip.AddrPort }
 
-// State is the state of a connection in the flow table: enum flow_state of bpf/flow.h.
+// FlowState is the state of a connection in the flow table: enum flow_state of bpf/flow.h.
 type FlowState uint8
 
 // The states.

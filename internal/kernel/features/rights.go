@@ -25,7 +25,7 @@ var (
 	NetRaw = Need{unix.CAP_NET_RAW, "CAP_NET_RAW", "iptables asks for to open the socket by which it finds sets", false}
 )
 
-// Error says which capabilities a process lacks.
+// RightsError says which capabilities a process lacks.
 type RightsError struct {
 	What    string // that they are for
 	Missing []Need
@@ -48,7 +48,7 @@ func (e *RightsError) Hint() string {
 	return "run this as root, or with " + strings.Join(names, " and ") + " beside the capabilities that it has"
 }
 
-// Check returns an *Error when this process lacks any of the capabilities that something takes.
+// CheckRights returns an *Error when this process lacks any of the capabilities that something takes.
 func CheckRights(what string, needs ...Need) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

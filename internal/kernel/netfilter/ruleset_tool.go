@@ -28,7 +28,7 @@ type loader interface {
 	Restore(ctx context.Context, p *Ruleset) error // it, as the one in force, where verify finds it changed
 }
 
-// elements are those of the sets of a ruleset.
+// rulesetElements are those of the sets of a ruleset.
 type rulesetElements interface {
 	Insert(ctx context.Context, p *Ruleset, set string, e []Element) error
 	Delete(ctx context.Context, p *Ruleset, set string, prefixes []netip.Prefix) error

@@ -13,7 +13,7 @@ import (
 // requestRate is how many requests the clients of each web server begin in a second.
 const requestRate = 50
 
-// Phase is a part of the demonstration, and what came of it at each node.
+// FleetPhase is a part of the demonstration, and what came of it at each node.
 type FleetPhase struct {
 	Name  string      `json:"name"`
 	Nodes [nodes]Node `json:"nodes"`
@@ -26,7 +26,7 @@ type Node struct {
 	FleetPackets
 }
 
-// Packets is what became of packets to a web server.
+// FleetPackets is what became of packets to a web server.
 type FleetPackets struct {
 	Sent    uint64 `json:"attack_sent"`       // by the attackers
 	Limited uint64 `json:"dropped_limited"`   // above the limit of their sender

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Summary is what a demonstration showed.
+// FleetSummary is what a demonstration showed.
 type FleetSummary struct {
 	Machine  lab.Machine         `json:"machine"`
 	Policy   string              `json:"policy"` // of web-1; the others have no upstream
@@ -26,7 +26,7 @@ type Times struct {
 	Withdrawn  float64 `json:"withdrawn"`  // from the command until the router had no rule
 }
 
-// Trouble is what Floodwall did wrong in a demonstration.
+// FleetTrouble is what Floodwall did wrong in a demonstration.
 type FleetTrouble struct{ Problem, Remedy string }
 
 func (t *FleetTrouble) Error() string { return t.Problem }
@@ -34,7 +34,7 @@ func (t *FleetTrouble) Error() string { return t.Problem }
 // Hint is the remedy.
 func (t *FleetTrouble) Hint() string { return t.Remedy }
 
-// report is the remedy for what must not happen.
+// fleetReport is the remedy for what must not happen.
 const fleetReport = "this is a defect of Floodwall: please report it, with what `floodwall demo --fleet --json` prints"
 
 // last is the phase after the attack.
@@ -165,7 +165,7 @@ func (s *FleetSummary) verdict() string {
 		s.Times.Lifted, s.Times.Upstream, s.Times.Withdrawn)
 }
 
-// Next is the commands to try after a demonstration, of a program that is called by this name.
+// FleetNext is the commands to try after a demonstration, of a program that is called by this name.
 func FleetNext(name string) string {
 	return fmt.Sprintf("\nNext (docs/guides/fleet.md):\n  %[1]s hub init --address ADDRESS   # on the host of the hub, then: %[1]s hub run\n"+
 		"  %[1]s hub invite web-1             # prints the command that joins a node\n"+

@@ -13,7 +13,7 @@ func Namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 }
 
-// stateDir is for all files of the demonstration. It is in a file system that furnish mounts.
+// fleetStateDir is for all files of the demonstration. It is in a file system that furnish mounts.
 const fleetStateDir = "/run/floodwall-demo"
 
 // furnish mounts a BPF file system, and one for files.

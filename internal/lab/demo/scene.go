@@ -17,7 +17,7 @@ import (
 // pageSize is the length of the page that the server serves, in bytes.
 const pageSize = 10 << 10
 
-// wire joins one of the server's devices to a host outside.
+// demoWire joins one of the server's devices to a host outside.
 type demoWire struct{ server, outside *lab.Device }
 
 // scene is a web server with two uplinks, one to the attackers and one to the clients. On a common veth, a request is

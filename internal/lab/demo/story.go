@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Options are the choices of a demonstration.
+// FleetOptions are the choices of a demonstration.
 type FleetOptions struct {
 	Duration time.Duration // of each phase; 0: 4 s
 	Log      func(string)  // told what happens, line by line
 }
 
-// show is a demonstration that goes on.
+// fleetShow is a demonstration that goes on.
 type fleetShow struct {
 	options FleetOptions
 	site    *site
@@ -25,7 +25,7 @@ type fleetShow struct {
 	upstream uint64 // packets that the router has dropped, as announced
 }
 
-// Run gives the demonstration in a process that has the Namespaces. An error says why there was none; Summary.Trouble tells whether
+// RunFleet gives the demonstration in a process that has the Namespaces. An error says why there was none; Summary.Trouble tells whether
 // Floodwall did what it should.
 func RunFleet(ctx context.Context, o FleetOptions) (*FleetSummary, error) {
 	if o.Duration == 0 {

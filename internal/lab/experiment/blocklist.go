@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
+// runBlocklist measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
 // in 2012.
 func runBlocklist(ctx context.Context, s *rig.Session) error {
 	lists, err := makeLists(s)

@@ -19,7 +19,7 @@ type Calibration struct {
 	Table *report.Table `json:"table"`
 }
 
-// Run measures these groups, with a table of routes. beside is what else nft has on the host, "" for nothing.
+// runCalibration measures these groups, with a table of routes. beside is what else nft has on the host, "" for nothing.
 func runCalibration(ctx context.Context, s *rig.Session, groups []Group, table rig.Routes, beside string) (*Calibration, error) {
 	host, err := cost.ThisHost()
 	if err != nil {

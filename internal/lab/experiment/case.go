@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// testCase is a policy that drops a flood on XDP.
+// dropTestCase is a policy that drops a flood on XDP.
 type dropTestCase struct {
 	name, label string
 	rules       int

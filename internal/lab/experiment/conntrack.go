@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures a web server whose table of connections is full, as an article did in 2023, and what helps.
+// runConntrack measures a web server whose table of connections is full, as an article did in 2023, and what helps.
 func runConntrack(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		b := &conntrackBuilder{Builder: rig.Builder{Session: s, Lab: l}}
@@ -29,7 +29,7 @@ func runConntrack(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// testCase is a row of the table: what guards the server.
+// conntrackTestCase is a row of the table: what guards the server.
 type conntrackTestCase struct {
 	name, label string
 	article     string
@@ -42,7 +42,7 @@ type conntrackTestCase struct {
 	visits  []*conntrackVisit
 }
 
-// builder makes the tables of conntrack.
+// conntrackBuilder makes the tables of conntrack.
 type conntrackBuilder struct {
 	rig.Builder
 	cases []*conntrackTestCase
@@ -71,7 +71,7 @@ func (b *conntrackBuilder) notes() []string {
 	}
 }
 
-// testCases are the rows.
+// conntrackTestCases are the rows.
 func conntrackTestCases() []*conntrackTestCase {
 	nft := func(script string) func(context.Context, *conntrackBuilder, *site) error {
 		return func(ctx context.Context, _ *conntrackBuilder, at *site) error {

@@ -31,10 +31,10 @@ const (
 	timeout     = 2 * time.Second
 )
 
-// pageSize is the size of the page. The article does not tell its own.
+// conntrackPageSize is the size of the page. The article does not tell its own.
 const conntrackPageSize = 1024
 
-// newSite builds another site, whose servers end with the builder.
+// conntrackNewSite builds another site, whose servers end with the builder.
 func conntrackNewSite(ctx context.Context, b *rig.Builder) (*site, error) {
 	b.Sites++
 	at, err := rig.ConnectSite(b.Lab, b.Sites, lab.EndOptions{}, lab.EndOptions{})
@@ -59,7 +59,7 @@ type moment struct {
 	drops   uint64 // in it, of packets that found the table full
 }
 
-// visit is what came of some time of requests.
+// conntrackVisit is what came of some time of requests.
 type conntrackVisit struct {
 	lab.LoadSummary
 	moments []moment

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
+// runDNS measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
 // clients get, and what the others get that never asked.
 func runDNS(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
@@ -99,13 +99,13 @@ var guards = []guard{
 	{name: "floodwall", label: "unbound behind floodwall", floods: floods, policy: dnsPolicy},
 }
 
-// policy is Floodwall's, without its devices.
+// dnsPolicy is Floodwall's, without its devices.
 const dnsPolicy = "default: drop\nservices:\n  - " + service + "\n"
 
 // service is the service of docs/guides/open-resolver.md.
 const service = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
 
-// testCase is a row of the table.
+// dnsTestCase is a row of the table.
 type dnsTestCase struct {
 	guard   guard
 	flood   *flood
@@ -118,7 +118,7 @@ func (c *dnsTestCase) name() string { return rowName(c.flood, c.guard) }
 
 func rowName(f *flood, g guard) string { return f.name + "/" + g.name }
 
-// builder makes the table of dns.
+// dnsBuilder makes the table of dns.
 type dnsBuilder struct {
 	rig.Builder
 	queries string // a file of them
@@ -151,7 +151,7 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 // visitTime is how long clients ask for at a time.
 func (b *dnsBuilder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
 
-// visit is what came of some time of queries.
+// dnsVisit is what came of some time of queries.
 type dnsVisit struct {
 	answers
 	arrivals

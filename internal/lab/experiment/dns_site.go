@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// site is a resolver with two wires, as of two uplinks: the clients' queries come on one, the flood on the other, where
+// dnsSite is a resolver with two wires, as of two uplinks: the clients' queries come on one, the flood on the other, where
 // what it makes the resolver send to others leaves. On a common wire, a query is lost whenever the flood fills the 256
 // places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), which at 2 Mpps is after an eighth of a millisecond in
 // which the CPU did something else. No firewall can help there, and network cards have up to some thousand places. The
@@ -22,7 +22,7 @@ type dnsSite struct {
 	victim  rig.LoadedPeer
 }
 
-// newSite builds another site, whose resolver ends with the builder.
+// dnsNewSite builds another site, whose resolver ends with the builder.
 func dnsNewSite(ctx context.Context, b *rig.Builder, g guard) (s *dnsSite, err error) {
 	b.Sites++
 	s = &dnsSite{}

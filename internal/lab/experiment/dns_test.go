@@ -71,7 +71,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// visitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
+// dnsVisitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
 // much went to others for 1,000 bytes of the attacker.
 func dnsVisitOf(answered, truncated int, others uint64) *dnsVisit {
 	v := &dnsVisit{time: 10 * time.Second}

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures what policies cost before the packet is dropped.
+// runDrop measures what policies cost before the packet is dropped.
 func runDrop(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		b := &rig.Builder{Session: s, Lab: l}

@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Options say how much is measured.
+// FleetOptions say how much is measured.
 type FleetOptions struct {
 	Nodes     int           // of the phases with many nodes
 	Few       int           // nodes of the phases with many bans
@@ -30,7 +30,7 @@ type FleetOptions struct {
 	Progress  io.Writer
 }
 
-// Row is a figure. Bar is what it must not exceed, 0 when it has none.
+// FleetRow is a figure. Bar is what it must not exceed, 0 when it has none.
 type FleetRow struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -41,7 +41,7 @@ type FleetRow struct {
 // Missed tells whether a row exceeds its bar.
 func (r FleetRow) Missed() bool { return r.Bar > 0 && r.Value > r.Bar }
 
-// run is what the phases share.
+// fleetRun is what the phases share.
 type fleetRun struct {
 	FleetOptions
 	dir  string
@@ -58,7 +58,7 @@ func (r *fleetRun) say(format string, args ...any) { fmt.Fprintf(r.Progress, for
 // and collecting it takes the CPU from them when all change their records at once.
 const ampleMemory = 16 << 30
 
-// Run measures, in a network namespace that has nothing but a loopback device. dir is for the state of the hubs.
+// RunFleet measures, in a network namespace that has nothing but a loopback device. dir is for the state of the hubs.
 func RunFleet(ctx context.Context, dir string, o FleetOptions) ([]FleetRow, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {

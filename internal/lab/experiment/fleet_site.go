@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/node"
 )
 
-// site is a fleet: three hubs on loopback addresses, and nodes.
+// fleetSite is a fleet: three hubs on loopback addresses, and nodes.
 type fleetSite struct {
 	mu    sync.Mutex
 	hubs  []*hub.Hub // nil: killed
@@ -48,7 +48,7 @@ type member struct {
 	dropped map[netip.Prefix]time.Time
 }
 
-// newSite starts three hubs.
+// fleetNewSite starts three hubs.
 func fleetNewSite(ctx context.Context, dir string) (s *fleetSite, err error) {
 	s = &fleetSite{watched: map[netip.Prefix]*watch{}, hubs: make([]*hub.Hub, 3)}
 	s.ctx, s.stop = context.WithCancel(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures limits of packets per second by prefix of the source: what they cost, and what they let through.
+// runLimit measures limits of packets per second by prefix of the source: what they cost, and what they let through.
 func runLimit(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		b := &limitBuilder{Builder: rig.Builder{Session: s, Lab: l}}
@@ -51,7 +51,7 @@ var notes = []string{
 	fmt.Sprintf("the plain BPF program %s.", report.CountText(lruEntries)),
 }
 
-// testCase is a limit, and sources that it is for.
+// limitTestCase is a limit, and sources that it is for.
 type limitTestCase struct {
 	name, label string
 	rate        int    // packets per second that a prefix may have
@@ -75,7 +75,7 @@ const (
 // lightShare is the part of the packets that light sources send, if there are any.
 const lightShare = 0.98
 
-// testCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
+// limitTestCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
 // bounds of its memory, while the heavy one must stay limited.
 var limitTestCases = []limitTestCase{
 	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: rig.LeastLimit},
@@ -143,7 +143,7 @@ type tableRow struct {
 	held   int // prefixes, at the end; -1: unknown
 }
 
-// builder makes the tables of limit.
+// limitBuilder makes the tables of limit.
 type limitBuilder struct {
 	rig.Builder
 	rows []*tableRow

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
+// runPacketCost measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
 // on each target, and with the least that there can be.
 func runPacketCost(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
@@ -39,7 +39,7 @@ func runPacketCost(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// notes are the choices made where the article is silent.
+// packetcostNotes are the choices made where the article is silent.
 var packetcostNotes = []string{
 	"Article: Strongarm 2016, one core of a small EC2 instance, Linux 4.4. Its tool is iptables: here, iptables-legacy.",
 	"A packet of 128 bytes is one whose IP header says so: a frame of 142. Accepted packets go to a socket that nobody",
@@ -61,7 +61,7 @@ var (
 	}
 )
 
-// builder makes the table of packetcost.
+// packetcostBuilder makes the table of packetcost.
 type packetcostBuilder struct{ rig.Builder }
 
 func (b *packetcostBuilder) build(ctx context.Context) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// testCase is a line of the article's table.
+// packetcostTestCase is a line of the article's table.
 type packetcostTestCase struct {
 	name, label string
 	own         string // label with Floodwall; "": the same
@@ -38,7 +38,7 @@ const (
 	passPolicy = "default: pass\nchecks: off\n"
 )
 
-// testCases are the lines of the article's table, in its order, and those of more than one string.
+// packetcostTestCases are the lines of the article's table, in its order, and those of more than one string.
 func packetcostTestCases() []packetcostTestCase {
 	cases := append(acceptCases(), dropCases()...)
 	for _, n := range []int{1, 65_000, 265_000} {

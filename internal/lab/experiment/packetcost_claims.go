@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// claim is something that the article says, and the rule by which it holds here: how many times the time per packet
+// packetcostClaim is something that the article says, and the rule by which it holds here: how many times the time per packet
 // of one row that of another is, and between which bounds.
 type packetcostClaim struct {
 	text        string
@@ -18,7 +18,7 @@ type packetcostClaim struct {
 	rule        string
 }
 
-// articleClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
+// packetcostArticleClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
 // for dropping in raw and so on.
 var packetcostArticleClaims = []packetcostClaim{
 	{

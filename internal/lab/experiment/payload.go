@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures what it costs to look into packets for what is not there, before they are dropped.
+// runPayload measures what it costs to look into packets for what is not there, before they are dropped.
 func runPayload(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		b := &rig.Builder{Session: s, Lab: l}
@@ -34,7 +34,7 @@ func runPayload(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// notes are the choices made.
+// payloadNotes are the choices made.
 var payloadNotes = []string{
 	"A packet of 128 bytes is one whose IP header says so; its payload is 100 random small letters. The rule is for UDP to",
 	"port 53, and the next rule drops all. 64 texts are 64 rules of iptables, and one of Floodwall. Fixed: four bytes at the",

@@ -22,7 +22,7 @@ const (
 	articleShare = 58_604.0 / 155e6
 )
 
-// Run measures what a router with a full table spends on packets, by where a rule drops some of them, and whether
+// runPlacement measures what a router with a full table spends on packets, by where a rule drops some of them, and whether
 // Floodwall finds the place where that is least.
 func runPlacement(ctx context.Context, s *rig.Session) error {
 	s.Steps.Show("making %s routes", report.CountText(s.Routes))
@@ -51,7 +51,7 @@ func runPlacement(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// builder makes the tables of placement.
+// placementBuilder makes the tables of placement.
 type placementBuilder struct {
 	rig.Builder
 	table   map[netip.Prefix]netip.Addr

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// cpu is the share of a CPU that packets at the article's rate take, for figures of nanoseconds for each.
+// placementCPU is the share of a CPU that packets at the article's rate take, for figures of nanoseconds for each.
 func placementCPU(s report.Samples) report.Samples {
 	return s.Each(func(ns float64) float64 { return 100 * ns * articleRate / 1e9 })
 }

@@ -72,7 +72,7 @@ func newTable(title string, kinds []packetKind, columns ...*column) *table {
 	return t
 }
 
-// Run measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
+// runProgram measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
 func runProgram(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		at, err := rig.NewSiteFor(l, packet.Destination())
@@ -118,7 +118,7 @@ func rulesColumns() (columns []*column) {
 	return columns
 }
 
-// policy is one with a list of one address, room for bans, and n other rules.
+// programPolicy is one with a list of one address, room for bans, and n other rules.
 func programPolicy(checks string, n int) string {
 	rules := "rules:\n" + strings.TrimPrefix(rig.PolicyRules(n), "rules:\n")
 	return "default: drop\nchecks: " + checks + "\n" +

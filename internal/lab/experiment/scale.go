@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures how much more several CPUs take than one, with one policy on all of them.
+// runScale measures how much more several CPUs take than one, with one policy on all of them.
 func runScale(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		b := &scaleBuilder{Builder: rig.Builder{Session: s, Lab: l}}
@@ -39,7 +39,7 @@ func runScale(ctx context.Context, s *rig.Session) error {
 // mostCPUs is how many are used at most.
 const mostCPUs = 8
 
-// builder makes the table.
+// scaleBuilder makes the table.
 type scaleBuilder struct {
 	rig.Builder
 	site  *rig.Site
@@ -185,7 +185,7 @@ func (b *scaleBuilder) floodOne(ctx context.Context, c *scaleTestCase, cpu int, 
 	return rig.Capacity(m), errors.Join(err, source.Close())
 }
 
-// testCase is a program, and the flood that it is measured with.
+// scaleTestCase is a program, and the flood that it is measured with.
 type scaleTestCase struct {
 	name, label string
 	policy      string // "": the least that a filter does

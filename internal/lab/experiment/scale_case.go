@@ -13,7 +13,7 @@ import (
 // leastShare is the share of what the CPUs take one after the other that they must take together, where they share little.
 const leastShare = 0.90
 
-// cases are the rows. Each packet of the last two is charged to a limit, which writes to memory that all CPUs have in common: a
+// scaleCases are the rows. Each packet of the last two is charged to a limit, which writes to memory that all CPUs have in common: a
 // cache line of the sender's prefix.
 func scaleCases() []*scaleTestCase {
 	udp := func(from string) lab.Flow {

@@ -75,7 +75,7 @@ func connect(_ context.Context, _ control.Instance, p *ebpf.Program) error {
 	return nil
 }
 
-// send gives a packet to a program, which must do what is wanted, and returns the frame as it is then.
+// programSend gives a packet to a program, which must do what is wanted, and returns the frame as it is then.
 func programSend(p *ebpf.Program, line string, want uint32) (after []byte, err error) {
 	data, err := frame(line)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures what it costs to find a source in a list of addresses, and what the list costs.
+// runSets measures what it costs to find a source in a list of addresses, and what the list costs.
 func runSets(ctx context.Context, s *rig.Session) error {
 	for _, prepare := range chosenLists(s) {
 		s.Steps.Show("making addresses")
@@ -42,7 +42,7 @@ func chosenLists(s *rig.Session) (all []func() (*rig.List, error)) {
 	return append(all, func() (*rig.List, error) { return rig.RandomPrefixes(min(v6Size, most)), nil })
 }
 
-// listSizes are the sizes of the lists.
+// setsListSizes are the sizes of the lists.
 func setsListSizes(s *rig.Session) []int {
 	if s.Sizes != nil {
 		return s.Sizes
@@ -60,7 +60,7 @@ var goalsBySize = map[string]goals{
 	"n=10000000": {0.50, 0.75, 2.5, 100e6},
 }
 
-// tool is a way to hold a list.
+// setsTool is a way to hold a list.
 type setsTool struct {
 	name, label string
 	slow        bool // takes minutes for 10 million addresses

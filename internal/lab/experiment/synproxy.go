@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Run measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
+// runSynproxy measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
 // is left for its clients.
 func runSynproxy(ctx context.Context, s *rig.Session) error {
 	if err := synproxyFloods(ctx, s); err != nil {
@@ -25,7 +25,7 @@ func runSynproxy(ctx context.Context, s *rig.Session) error {
 	return churn(ctx, s)
 }
 
-// floods measures with floods: the most that there is of each, and clients beside them.
+// synproxyFloods measures with floods: the most that there is of each, and clients beside them.
 func synproxyFloods(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		b := &synproxyBuilder{Builder: rig.Builder{Session: s, Lab: l}}
@@ -45,13 +45,13 @@ func synproxyFloods(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// builder makes the tables of synproxy.
+// synproxyBuilder makes the tables of synproxy.
 type synproxyBuilder struct {
 	rig.Builder
 	cases []*synproxyTestCase
 }
 
-// testCase is a row of the tables: what stands between the floods and the server.
+// synproxyTestCase is a row of the tables: what stands between the floods and the server.
 type synproxyTestCase struct {
 	name, label string
 	install     func(context.Context, *synproxyBuilder, *synproxySite) error

@@ -17,7 +17,7 @@ const (
 	synproxyFor = "synproxy/router"
 )
 
-// testCases are the rows. The talk names no figures for syncookies.
+// synproxyTestCases are the rows. The talk names no figures for syncookies.
 func synproxyTestCases() []*synproxyTestCase {
 	return []*synproxyTestCase{
 		{name: limitTX, label: "XDP_TX (the limit)", install: labProgram(lab.TxAll), limit: SYNs, article: mpps(10.8, 0)},
@@ -90,7 +90,7 @@ func kernelSynproxy(chain string) installer {
 	}
 }
 
-// Policy is Floodwall's, for a mode, without its devices.
+// synproxyPolicy is Floodwall's, for a mode, without its devices.
 const synproxyPolicy = `default: drop
 services:
   - {name: web, port: tcp/80, syn: {when: always, mode: %s}}

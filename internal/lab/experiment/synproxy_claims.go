@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// claim is something that the talk says: how many times a case's rate with a flood is another's, and between which
+// synproxyClaim is something that the talk says: how many times a case's rate with a flood is another's, and between which
 // bounds that holds here.
 type synproxyClaim struct {
 	text        string

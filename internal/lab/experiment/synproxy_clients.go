@@ -9,18 +9,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// clientRate is the connections per second of all clients: a fifth of the talk's, as many as leave the attacker, who
+// synproxyClientRate is the connections per second of all clients: a fifth of the talk's, as many as leave the attacker, who
 // shares their CPU and goes behind them, the time that it needs for barFlood.
 const synproxyClientRate = 2_000
 
-// clientTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
+// synproxyClientTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
 // sent again.
 func synproxyClientTimeout(duration time.Duration) time.Duration { return min(time.Second, 5*duration) }
 
 // request is what each client asks. nginx answers in one segment.
 var request = []byte("GET / HTTP/1.0\r\n\r\n")
 
-// visit is what came of some time of connections.
+// synproxyVisit is what came of some time of connections.
 type synproxyVisit struct {
 	lab.ConnectSummary
 	flood   float64 // packets per second of the attacker that the host took

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// site is a web server with two wires in front of it, as of two uplinks: one with the clients, the other with the
+// synproxySite is a web server with two wires in front of it, as of two uplinks: one with the clients, the other with the
 // attacker. The site of dns says why. The server is on the host that is flooded, or behind it.
 type synproxySite struct {
 	*rig.Site
@@ -41,7 +41,7 @@ func clientAddrs() (from []netip.Addr) {
 	return from
 }
 
-// newSite builds another site. Its server ends with the builder.
+// synproxyNewSite builds another site. Its server ends with the builder.
 func synproxyNewSite(ctx context.Context, b *rig.Builder, behind bool) (s *synproxySite, err error) {
 	b.Sites++
 	s = &synproxySite{web: netip.AddrPortFrom(rig.Server4, 80)}

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// visitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
+// synproxyVisitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
 // hundredth and this many entries.
 func synproxyVisitOf(ok uint64, p99 time.Duration, entries int) *synproxyVisit {
 	return &synproxyVisit{ConnectSummary: lab.ConnectSummary{Begun: 10_000, OK: ok, Connect: lab.Latency{P99: p99}}, flood: 1e6, least: 1e6, entries: entries}
@@ -181,7 +181,7 @@ func TestClimb(t *testing.T) {
 	}
 }
 
-// TestClaims judges the talk likewise.
+// TestSynproxyClaims judges the talk likewise.
 func TestSynproxyClaims(t *testing.T) {
 	const all = "confirmed, confirmed, confirmed, confirmed, confirmed"
 	talk := func() (syn, ack map[string]report.Samples) {

@@ -2,7 +2,7 @@ package experiment
 
 import "time"
 
-// watch looks at a counter at times.
+// synproxyWatch looks at a counter at times.
 type synproxyWatch struct {
 	read  func() (uint64, error)
 	ended chan struct{}

@@ -57,7 +57,7 @@ type watcher struct {
 	ended chan error
 }
 
-// watch starts a process that watches the instance in p, in a host. It ends with stop, at the latest with this process.
+// placementWatch starts a process that watches the instance in p, in a host. It ends with stop, at the latest with this process.
 func placementWatch(p *rig.Pins, h *lab.Host, m *cost.Model) (*watcher, error) {
 	model, err := json.Marshal(m)
 	if err != nil {

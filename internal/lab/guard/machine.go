@@ -53,7 +53,7 @@ const (
 	maxCalls   = 8
 )
 
-// Open readies a machine for a loaded program. The program may be closed meanwhile; the machine must be closed, too.
+// OpenProgram readies a machine for a loaded program. The program may be closed meanwhile; the machine must be closed, too.
 func OpenProgram(p *ebpf.Program) (m *Machine, err error) {
 	m = &Machine{
 		Now: monotonic, programs: map[ebpf.ProgramID]*program{}, tables: map[ebpf.MapID]*table{}, byObject: map[uint64]*table{},

@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Options are what counts as a change. The zero value is good.
+// CompareOptions are what counts as a change. The zero value is good.
 type CompareOptions struct {
 	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
 	Delta float64 // the least change of Floodwall's mean, as a share; of all else, rowTimes that; 0: 0.05
 }
 
-// Comparison is what changed from one run to another.
+// ReportComparison is what changed from one run to another.
 type ReportComparison struct {
 	Old      ComparedRun `json:"old"`
 	New      ComparedRun `json:"new"`
@@ -28,7 +28,7 @@ type ReportComparison struct {
 	OnlyNew  []string    `json:"only_new"`
 }
 
-// Run is one of the two.
+// ComparedRun is one of the two.
 type ComparedRun struct {
 	Time    time.Time   `json:"time"`
 	Machine lab.Machine `json:"machine"`
@@ -52,7 +52,7 @@ type Change struct {
 	figures [2][]float64 // of the rounds
 }
 
-// Verdict is what is said of a change.
+// ChangeVerdict is what is said of a change.
 type ChangeVerdict string
 
 // Verdicts. What is not of Floodwall, or has no better and worse, has changed at most.
@@ -71,7 +71,7 @@ const LeastRounds = 4
 // program and its maps moves a row by up to a seventh, from one run of a build to the next as well.
 const rowTimes = 4
 
-// Reports compares two reports.
+// Compare compares two reports.
 func Compare(old, new *Report, o CompareOptions) *ReportComparison {
 	if o.Alpha == 0 {
 		o.Alpha = 0.05

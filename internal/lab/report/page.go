@@ -60,14 +60,14 @@ type tally struct {
 	Count   int
 }
 
-// experiment is one of the page's parts.
+// pageExperiment is one of the page's parts.
 type pageExperiment struct {
 	*Outcome
 	Charts []chart
 	Ranked []ranking
 }
 
-// Write writes the page.
+// WritePage writes the page.
 func WritePage(w io.Writer, r *Report) error {
 	v := view{
 		Report: r, Style: template.CSS(style), Missed: r.Missed(), Measured: r.Bars(), Claims: r.Claims(),

@@ -45,7 +45,7 @@ func newRanking(r Ranking) ranking {
 	return all
 }
 
-// figure is a number with three digits that say something, or all before the point.
+// pageFigure is a number with three digits that say something, or all before the point.
 func pageFigure(v float64) string {
 	switch {
 	case v >= 100:

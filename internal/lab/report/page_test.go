@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// sample is a report with something of each kind, also of what can go wrong, and names that would harm a page.
+// pageSample is a report with something of each kind, also of what can go wrong, and names that would harm a page.
 func pageSample() *Report {
 	return &Report{
 		Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Quick: true, NotRun: []string{"program"},

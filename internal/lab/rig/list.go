@@ -79,7 +79,7 @@ func RandomPrefixes(n int) *List {
 	return l
 }
 
-// Read is the IPv4 part of a file, in the form that policies take, or its IPv6 part when there is no other.
+// ReadList is the IPv4 part of a file, in the form that policies take, or its IPv6 part when there is no other.
 func ReadList(path string) (*List, error) {
 	set, entries, err := addrs.ReadFile(path, 0)
 	if err != nil {

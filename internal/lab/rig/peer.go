@@ -51,7 +51,7 @@ const (
 	VictimMask     = peersVarVictimMask
 )
 
-// Loaded is a program of bpf/bench.c with the maps that it has, if any.
+// LoadedPeer is a program of bpf/bench.c with the maps that it has, if any.
 type LoadedPeer struct {
 	Program *ebpf.Program
 	Set     *ebpf.Map
@@ -61,7 +61,7 @@ type LoadedPeer struct {
 // readPeers reads the compiled C.
 var readPeers = sync.OnceValues(loadPeers)
 
-// Load loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
+// LoadPeer loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
 func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p LoadedPeer, err error) {
 	spec, err := readPeers()
 	if err != nil {
@@ -89,7 +89,7 @@ func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p L
 	return LoadedPeer{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
 }
 
-// LoadProgram is Load of a program whose maps are for nobody else.
+// LoadPeerProgram is Load of a program whose maps are for nobody else.
 func LoadPeerProgram(name string) (*ebpf.Program, error) {
 	p, err := LoadPeer(name, nil, nil)
 	if err != nil {

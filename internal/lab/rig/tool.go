@@ -41,7 +41,7 @@ func find(name string) (string, error) {
 	return "", &Missing{fmt.Sprintf("%s is not installed (apt install %s)", name, pkg)}
 }
 
-// Run runs a program of the system in a host, and returns what it said and how long it took. When the program
+// RunTool runs a program of the system in a host, and returns what it said and how long it took. When the program
 // refuses, which it may for what the kernel lacks, the error is a Missing.
 func RunTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, args ...string) (string, time.Duration, error) {
 	path, err := find(name)

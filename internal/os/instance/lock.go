@@ -30,7 +30,7 @@ type Lock struct {
 	Instance string // the directory of the instance
 }
 
-// Of is the lock of an instance, by its directory.
+// LockOf is the lock of an instance, by its directory.
 func LockOf(instance string) Lock { return Lock{DefaultDir, instance} }
 
 // HeldError says that another process has the lock.

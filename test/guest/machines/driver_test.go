@@ -189,7 +189,7 @@ func (s *scene) frame(description string, tags ...tag) []byte {
 	return frame
 }
 
-// status is what `floodwall status --json` prints, as far as it is asked for.
+// drivertestStatus is what `floodwall status --json` prints, as far as it is asked for.
 type drivertestStatus struct {
 	Target  string
 	Devices []struct{ Device, Mode string }
