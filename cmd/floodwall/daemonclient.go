@@ -82,8 +82,8 @@ func Samples(ctx context.Context, h operate.Host, socket string, devices []strin
 	return stream
 }
 
-// daemonclientAnswerTime is how long the daemon may take in addition to the time for which it looks.
-const daemonclientAnswerTime = 20 * time.Second
+// sampleAnswerTime is how long the daemon may take in addition to the time for which it looks.
+const sampleAnswerTime = 20 * time.Second
 
 // askTop asks the daemon what comes in some time.
 func askTop(ctx context.Context, socket string, span time.Duration) (*operate.Top, error) {
@@ -101,7 +101,7 @@ func askTop(ctx context.Context, socket string, span time.Duration) (*operate.To
 
 // askDaemon asks the daemon for what comes in some time. The caller closes the answer's body.
 func askDaemon(ctx context.Context, socket, path string, span time.Duration) (*http.Response, error) {
-	client := http.Client{Timeout: span + daemonclientAnswerTime, Transport: &http.Transport{
+	client := http.Client{Timeout: span + sampleAnswerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

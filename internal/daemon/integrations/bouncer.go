@@ -53,12 +53,6 @@ type Bouncer struct {
 	failed  string          // the last error, until it has gone
 }
 
-// How often to look at the policy, and how long to wait at most after failures.
-const (
-	crowdsecLook     = time.Second
-	crowdsecMostWait = 5 * time.Minute
-)
-
 // fullTurns is after how many turns all decisions are asked for again. A local API (seen with 1.4.6) notes when it was asked after it has
 // looked for what is new: it never tells of a decision that is made between the two.
 const fullTurns = 30
@@ -75,7 +69,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(periodic.Left(crowdsecLook)):
+		case <-time.After(periodic.Left(look)):
 		}
 	}
 	return nil
@@ -160,7 +154,7 @@ func (b *Bouncer) ask(ctx context.Context) error {
 
 // pause is how long to wait after a failure: longer after each, and never longer than mostWait.
 func (b *Bouncer) pause() time.Duration {
-	wait := min(b.of.Every<<min(b.fails, 10), crowdsecMostWait)
+	wait := min(b.of.Every<<min(b.fails, 10), mostWait)
 	return wait/2 + rand.N(wait/2)
 }
 

@@ -235,7 +235,7 @@ func TestPause(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 10 * time.Second, time.Hour} {
 		b := &Bouncer{of: policy.CrowdSec{Every: every}}
 		for b.fails = range 200 {
-			if p := b.pause(); p > crowdsecMostWait || p < time.Second/2 {
+			if p := b.pause(); p > mostWait || p < time.Second/2 {
 				t.Errorf("every %v: a pause of %v after %d failures", every, p, b.fails)
 			}
 		}

@@ -49,10 +49,9 @@ type suricataEntry struct {
 
 // Times and limits of a Follower.
 const (
-	suricataLook = time.Second      // how often the file is looked at
-	renew        = 10 * time.Second // a ban that would end so much later is entered again
-	mostWaiting  = 1000             // bans that are entered at once
-	mostKnown    = 100_000
+	renew       = 10 * time.Second // a ban that would end so much later is entered again
+	mostWaiting = 1000             // bans that are entered at once
+	mostKnown   = 100_000
 )
 
 // Run follows the policies that run, until ctx ends.
@@ -69,7 +68,7 @@ func (f *AlertFollower) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(periodic.Left(suricataLook)):
+		case <-time.After(periodic.Left(look)):
 		}
 	}
 	return nil

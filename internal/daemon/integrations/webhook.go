@@ -42,11 +42,9 @@ type Post struct {
 // SignatureHeader has "sha256=" and, in hexadecimal digits, the HMAC-SHA256 of the body with the secret.
 const SignatureHeader = "X-Floodwall-Signature"
 
-// The times of a Sender, and how many events a request has at most.
+// How long an answer may take, and how many events a request has at most.
 const (
-	look       = time.Second
 	answerTime = 10 * time.Second
-	mostWait   = 5 * time.Minute
 	mostEvents = 100
 )
 

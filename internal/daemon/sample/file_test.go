@@ -14,7 +14,7 @@ import (
 func TestCreate(t *testing.T) {
 	testutil.RequireRoot(t)
 	own, sticky := t.TempDir(), t.TempDir()
-	captureCheck(t, os.Chmod(sticky, 0o1777))
+	check(t, os.Chmod(sticky, 0o1777))
 	secret := filepath.Join(own, "secret")
 	for _, row := range []struct {
 		name    string
@@ -30,9 +30,9 @@ func TestCreate(t *testing.T) {
 		{"second name", sticky, func(p string) error { return os.Link(secret, p) }, true},
 		{"own link", own, func(p string) error { return os.Symlink(filepath.Join(own, "new"), p) }, false},
 	} {
-		captureCheck(t, os.WriteFile(secret, []byte("secret"), 0o600))
+		check(t, os.WriteFile(secret, []byte("secret"), 0o600))
 		path := filepath.Join(row.dir, row.name)
-		captureCheck(t, row.prepare(path))
+		check(t, row.prepare(path))
 		f, err := sample.CreateFile(path)
 		var why *sample.FileError
 		if errors.As(err, &why) != row.refused || err == nil == row.refused {
@@ -41,7 +41,7 @@ func TestCreate(t *testing.T) {
 		if err == nil {
 			f.Close()
 			info, err := os.Stat(path)
-			captureCheck(t, err)
+			check(t, err)
 			if info.Mode().Perm() != 0o600 || info.Size() != 0 {
 				t.Errorf("%s: mode %v and %d bytes, want 0600 and none", row.name, info.Mode(), info.Size())
 			}
@@ -49,12 +49,5 @@ func TestCreate(t *testing.T) {
 		if text, _ := os.ReadFile(secret); string(text) != "secret" {
 			t.Errorf("%s: a file beside it was emptied", row.name)
 		}
-	}
-}
-
-func captureCheck(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -26,7 +26,7 @@ func TestFileReader(t *testing.T) {
 	t.Parallel()
 	const line = "udp 198.51.100.7:999 > 192.0.2.1:53 len=128"
 	s, err := packet.Parse(line)
-	captureCheck(t, err)
+	check(t, err)
 	want := s.Frame()
 	ip := want[14:]
 	at := time.Unix(1_700_000_000, 0).UTC()
@@ -40,15 +40,15 @@ func TestFileReader(t *testing.T) {
 		var old, ng bytes.Buffer
 		info := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data) - 10, Length: len(data)}
 		w := pcapgo.NewWriter(&old)
-		captureCheck(t, w.WriteFileHeader(65535, link))
-		captureCheck(t, w.WritePacket(info, data[:len(data)-10]))
+		check(t, w.WriteFileHeader(65535, link))
+		check(t, w.WritePacket(info, data[:len(data)-10]))
 		n, err := pcapgo.NewNgWriter(&ng, link)
-		captureCheck(t, err)
-		captureCheck(t, n.WritePacket(info, data[:len(data)-10]))
-		captureCheck(t, n.Flush())
+		check(t, err)
+		check(t, n.WritePacket(info, data[:len(data)-10]))
+		check(t, n.Flush())
 		for name, file := range map[string]*bytes.Buffer{"old.pcapng": &old, "ng.pcap": &ng, "old.gz": zipped(t, &old), "ng.gz": zipped(t, &ng)} {
 			path := filepath.Join(t.TempDir(), name)
-			captureCheck(t, os.WriteFile(path, file.Bytes(), 0o600))
+			check(t, os.WriteFile(path, file.Bytes(), 0o600))
 			got := readAll(t, path)
 			if len(got) != 1 || !got[0].Time.Equal(at) || got[0].Length != len(want) || !bytes.Equal(got[0].Frame[12:], want[12:len(want)-10]) {
 				t.Errorf("%s of link type %d: %+v, want %x", name, link, got, want)
@@ -62,22 +62,22 @@ func zipped(t *testing.T, file *bytes.Buffer) *bytes.Buffer {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	_, err := w.Write(file.Bytes())
-	captureCheck(t, err)
-	captureCheck(t, w.Close())
+	check(t, err)
+	check(t, w.Close())
 	return &out
 }
 
 func readAll(t *testing.T, path string) (list []sample.FilePacket) {
 	t.Helper()
 	r, err := sample.OpenFile(path)
-	captureCheck(t, err)
+	check(t, err)
 	defer r.Close()
 	for {
 		p, err := r.Read()
 		if err == io.EOF {
 			return list
 		}
-		captureCheck(t, err)
+		check(t, err)
 		list = append(list, p)
 	}
 }
@@ -100,22 +100,22 @@ func TestReaderBounds(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "file")
 		f, err := os.Create(path)
-		captureCheck(t, err)
+		check(t, err)
 		w, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
-		captureCheck(t, err)
+		check(t, err)
 		_, err = w.Write(head)
-		captureCheck(t, err)
+		check(t, err)
 		for range length >> 20 {
 			_, err = w.Write(make([]byte, 1<<20))
-			captureCheck(t, err)
+			check(t, err)
 		}
-		captureCheck(t, errors.Join(w.Close(), f.Close()))
+		check(t, errors.Join(w.Close(), f.Close()))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		r, err := sample.OpenFile(path)
-		captureCheck(t, err)
+		check(t, err)
 		_, err = r.Read()
-		captureCheck(t, r.Close())
+		check(t, r.Close())
 		runtime.ReadMemStats(&after)
 		var why *sample.FileError
 		if !errors.As(err, &why) || !strings.Contains(why.Error(), "within 16 MB") {
@@ -142,11 +142,11 @@ func TestReaderRefuses(t *testing.T) {
 		{"wifi", pcap(105, append(packetHeader, 1, 2, 3, 4)...), "has packets of link type 105"},
 	} {
 		path := filepath.Join(t.TempDir(), row.name)
-		captureCheck(t, os.WriteFile(path, []byte(row.content), 0o600))
+		check(t, os.WriteFile(path, []byte(row.content), 0o600))
 		r, err := sample.OpenFile(path)
 		if err == nil {
 			_, err = r.Read()
-			captureCheck(t, r.Close())
+			check(t, r.Close())
 		}
 		var why *sample.FileError
 		if !errors.As(err, &why) || !strings.Contains(why.Error(), row.want) || why.Remedy == "" {

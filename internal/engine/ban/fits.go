@@ -121,7 +121,7 @@ func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	case len(lengths) > free:
 		return &SetError{fmt.Sprintf("range %s-%s takes prefixes of %d more lengths, and set %q has space for %d of its %d",
 			from, to, len(lengths), e.Name, free, maxLengths),
-			fmt.Sprintf("block the prefix that it lies in, %s, or parts of it that are prefixes", dynamicsetAround(from, to))}
+			fmt.Sprintf("block the prefix that it lies in, %s, or parts of it that are prefixes", commonPrefix(from, to))}
 	case f.entries+fresh > f.set.Capacity():
 		return &SetError{fmt.Sprintf("set %q is full: %d of %d entries, and range %s-%s takes %d more",
 			e.Name, f.entries, e.Max, from, to, fresh),
@@ -130,8 +130,8 @@ func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	return nil
 }
 
-// dynamicsetAround is the longest prefix that has both addresses.
-func dynamicsetAround(a, b netip.Addr) netip.Prefix {
+// commonPrefix is the longest prefix that has both addresses.
+func commonPrefix(a, b netip.Addr) netip.Prefix {
 	for bits := a.BitLen(); ; bits-- {
 		if p := netip.PrefixFrom(a, bits).Masked(); p.Contains(b) {
 			return p

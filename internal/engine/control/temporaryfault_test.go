@@ -20,6 +20,25 @@ type temporaryFaults struct {
 	operate.Host
 }
 
+// onTemporary runs a test on an instance of each kind of netfilter, whose policy has the temporary rule t beside it.
+func onTemporary(t *testing.T, test func(f temporaryFaults, kind netfilter.Kind)) {
+	onLists(t, func(l *lists, w way) {
+		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
+		if !ok {
+			return
+		}
+		l.body.Store("9.9.9.77\n")
+		if _, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}}); err != nil {
+			l.Fatal(err)
+		}
+		f := temporaryFaults{l, operate.Host{Instance: l.Instance, Warn: func(error) {}}}
+		if err := f.add(); err != nil {
+			l.Fatal(err)
+		}
+		test(f, kind)
+	})
+}
+
 const faultRule = "{name: t, proto: udp, port: 1000, then: drop}"
 
 func (f temporaryFaults) add() error {
@@ -78,19 +97,8 @@ func (f temporaryFaults) inert(kind netfilter.Kind) {
 // TestTemporaryFaults leaves temporary rules of netfilter half added and half removed, as commands do that are killed or whose tool fails: the
 // next command mends it, and a rule is in force exactly when it is listed.
 func TestTemporaryFaults(t *testing.T) {
-	onLists(t, func(l *lists, w way) {
-		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
-		if !ok {
-			return
-		}
-		l.body.Store("9.9.9.77\n")
-		if _, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}}); err != nil {
-			l.Fatal(err)
-		}
-		f := temporaryFaults{l, operate.Host{Instance: l.Instance, Warn: func(error) {}}}
-		if err := f.add(); err != nil {
-			l.Fatal(err)
-		}
+	onTemporary(t, func(f temporaryFaults, kind netfilter.Kind) {
+		l := f.lists
 		f.inert(kind)
 		if !f.agree("a ruleset that was never confirmed") {
 			l.Error("a rule that was added is lost")
@@ -166,19 +174,8 @@ func (f temporaryFaults) returned(tool netfilter.Tool) {
 // TestTemporaryReturned has a call of a tool fail in the command that comes after a kill in the middle of a change of temporary rules of
 // netfilter: each call in turn in the long form. The rules that were in force stay so at every moment.
 func TestTemporaryReturned(t *testing.T) {
-	onLists(t, func(l *lists, w way) {
-		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
-		if !ok {
-			return
-		}
-		l.body.Store("9.9.9.77\n")
-		if _, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}}); err != nil {
-			l.Fatal(err)
-		}
-		f := temporaryFaults{l, operate.Host{Instance: l.Instance, Warn: func(error) {}}}
-		if err := f.add(); err != nil {
-			l.Fatal(err)
-		}
+	onTemporary(t, func(f temporaryFaults, kind netfilter.Kind) {
+		l := f.lists
 		tool, err := netfilter.FindTool(l.Context(), kind)
 		if err != nil {
 			l.Fatal(err)

@@ -36,7 +36,7 @@ type rulesetElements interface {
 	Exchange(ctx context.Context, p *Ruleset, content map[string][]Element) error // of whole sets: all, or nothing
 }
 
-// switcher says which of two rulesets decides, and until when. internal/kernel/netfilter has the meaning of each method.
+// switcher says which of two rulesets decides, and until when. Those that put this into the kernel say what each method means.
 type switcher interface {
 	Trial(ctx context.Context, name string) (time.Duration, State, error)
 	SetReturn(ctx context.Context, name, old string, trial time.Duration) error

@@ -62,7 +62,7 @@ func (w *fleetShow) phase(ctx context.Context, name string, during func(context.
 	for i, n := range w.site.nodes {
 		running.Go(func() {
 			p.Nodes[i].Requests, errs[i] = lab.Load(ctx, lab.LoadOptions{
-				Host: w.site.clients, Server: netip.AddrPortFrom(n.address, fleetWebPort), Rate: requestRate, Duration: w.options.Duration, Timeout: time.Second,
+				Host: w.site.clients, Server: netip.AddrPortFrom(n.address, webPort), Rate: requestRate, Duration: w.options.Duration, Timeout: time.Second,
 			})
 		})
 	}

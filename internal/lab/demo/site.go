@@ -29,7 +29,6 @@ var (
 
 const (
 	nodes         = 3
-	fleetWebPort  = 80
 	quicPort      = 443 // that is attacked, by UDP
 	uplink        = "uplink"
 	fleetPageSize = 2 << 10
@@ -156,7 +155,7 @@ func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 		return nil, err
 	}
 	n := newInstance(h)
-	if _, err := s.lab.NewServer(h.lab, netip.AddrPortFrom(h.address, fleetWebPort), make([]byte, fleetPageSize)); err != nil {
+	if _, err := s.lab.NewServer(h.lab, netip.AddrPortFrom(h.address, webPort), make([]byte, fleetPageSize)); err != nil {
 		return nil, err
 	}
 	return n, os.Mkdir(n.state, 0o700)
