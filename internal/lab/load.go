@@ -157,7 +157,7 @@ func newClient(o LoadOptions) (*client, error) {
 func (c *client) closedLoop(ctx, begin context.Context, started chan struct{}) {
 	defer close(started)
 	var asked atomic.Uint64
-	next := func() bool { return begin.Err() == nil && (c.Requests == 0 || asked.Add(1) <= c.Requests) }
+	next := func() bool { return !ended(begin) && (c.Requests == 0 || asked.Add(1) <= c.Requests) }
 	var workers sync.WaitGroup
 	for range c.Connections {
 		workers.Go(func() {
@@ -203,7 +203,7 @@ func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, started ch
 	}
 	for n := uint64(0); c.Requests == 0 || n < c.Requests; n++ {
 		at := time.Duration(float64(n) / c.Rate * float64(time.Second))
-		if c.Duration > 0 && at >= c.Duration {
+		if c.Duration > 0 && at >= c.Duration || ended(ctx) {
 			return
 		}
 		due := c.began.Add(at)

@@ -17,6 +17,7 @@ type judge struct {
 	asked   *ir.Program     // with the checks that the target makes of every packet
 	lost    packet.CheckSet // of the program, that frames on this target are not asked
 	whole   bool            // fragments may have been put together before rules
+	xdp     bool            // XDP answers SYNs of protected services
 }
 
 func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
@@ -24,7 +25,7 @@ func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter)}
+	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter), xdp: t == plan.TargetXDP}
 	if t != plan.TargetXDP {
 		for _, l := range o.Left {
 			j.lost = j.lost.With(l.Check)
@@ -54,10 +55,26 @@ func (j *judge) forbids(a *attempt, e event) string {
 	if !slices.ContainsFunc(a.frames, func(f frame) bool { return f.offset == 0 && j.received(a, e, f) }) {
 		return "the policy forbids what the socket received"
 	}
-	if !j.whole && !j.covered(a) {
+	if !j.whole && !j.covered(a) && !j.answeredByXDP(a, e) {
 		return "a part of it was in no frame that the policy passes"
 	}
 	return ""
+}
+
+// answeredByXDP reports whether an event may be the SYN-ACK by which XDP answers one frame: a frame that holds the whole
+// TCP header of what the event names, and that a rule with SYN protection passes. No socket received anything then, so
+// other fragments of the datagram are not asked for.
+func (j *judge) answeredByXDP(a *attempt, e event) bool {
+	return j.xdp && e.answer && slices.ContainsFunc(a.frames, func(f frame) bool {
+		pkt := packet.Decode(f.bytes)
+		v := &pkt.Value
+		if pkt.Src != e.src || pkt.Dst != e.dst || v[packet.DPort] != uint32(e.dport) || v[packet.SPort] != uint32(e.sport) ||
+			v[packet.Fragment] == packet.FragmentLater {
+			return false
+		}
+		verdict, reason := j.program.Eval(&pkt, world)
+		return verdict == ir.Pass && reason.Kind == ir.ReasonRule && j.program.Rules[reason.Index].Protect > 0
+	})
 }
 
 // received judges a datagram as the socket got it, started by a frame.

@@ -12,7 +12,9 @@
 //     says which begins the datagram, at fragment offset 0. ir.Eval, without checks, passes it for none of these frames. So
 //     nothing rests on how Floodwall reads frames, and the sender's datagram counts however it was cut.
 //   - Judged frame by frame, some part of the datagram came in by no frame that passes. ir.Eval, with all checks, passes no
-//     frame that holds this part; of a datagram in one frame, the frame.
+//     frame that holds this part; of a datagram in one frame, the frame. XDP answers a SYN to a
+//     protected service as soon as it has the frame with the TCP header. Its SYN-ACK shows that this frame passes, and
+//     says nothing of further fragments: no socket has received anything.
 //
 // Three things follow from the targets, and are what the README says of them. On nftables and iptables the second rule
 // asks neither for structural checks nor for those that the target reports as left: rules there see what the kernel has

@@ -51,6 +51,7 @@ type event struct {
 	proto        uint8
 	src, dst     netip.Addr
 	sport, dport uint16
+	answer       bool // a SYN-ACK, from the listener or from XDP
 }
 
 func newScene(t *testing.T) *scene {
@@ -272,7 +273,7 @@ func answered(b []byte) (e event, ok bool) {
 	if len(tcp) < 20 || tcp[13]&0x12 != 0x12 {
 		return e, false
 	}
-	e.proto = protoTCP
+	e.proto, e.answer = protoTCP, true
 	e.dport, e.sport = binary.BigEndian.Uint16(tcp), binary.BigEndian.Uint16(tcp[2:])
 	return e, true
 }
