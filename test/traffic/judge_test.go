@@ -18,6 +18,7 @@ type judge struct {
 	lost    packet.CheckSet // of the program, that frames on this target are not asked
 	whole   bool            // fragments may have been put together before rules
 	xdp     bool            // XDP answers SYNs of protected services
+	legacy  bool            // iptables
 }
 
 func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
@@ -25,7 +26,7 @@ func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter), xdp: t == plan.TargetXDP}
+	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter), xdp: t == plan.TargetXDP, legacy: t == plan.TargetIptables}
 	if t != plan.TargetXDP {
 		for _, l := range o.Left {
 			j.lost = j.lost.With(l.Check)
@@ -140,8 +141,14 @@ func (j *judge) passesFrame(f frame) bool {
 }
 
 // must reports whether an attempt has to arrive: all frames pass, and where fragments may have been put together before rules, so
-// does the datagram.
+// does the datagram. On iptables a test of TCP drops a first fragment that ends within the TCP header, also a test that
+// only counts (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c).
 func (j *judge) must(a *attempt) bool {
+	if j.legacy && a.proto == protoTCP && slices.ContainsFunc(a.frames, func(f frame) bool {
+		return f.fragment == packet.FragmentFirst && f.size < 20
+	}) {
+		return false
+	}
 	e := event{proto: a.proto, src: a.src, dst: a.dst, sport: a.sport, dport: a.dport}
 	return a.formed && !slices.ContainsFunc(a.frames, func(f frame) bool {
 		pkt := packet.Decode(f.bytes)
