@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/iptables"
-	"github.com/floodwall/floodwall/internal/importer/nft"
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
@@ -197,13 +195,13 @@ func read(ctx context.Context, sources []saved.Source, o Options, rep *saved.Rep
 func readFile(ctx context.Context, rs *saved.Ruleset, src saved.Source, f Format, rep *saved.Report) (saved.Family, error) {
 	switch f {
 	case Ipset:
-		return 0, iptables.ReadIpset(rs, rep, src)
+		return 0, saved.ReadIpset(rs, rep, src)
 	case Iptables:
-		return saved.IPv4, iptables.Read(rs, rep, src, saved.IPv4)
+		return saved.IPv4, saved.ReadIptables(rs, rep, src, saved.IPv4)
 	case IP6tables:
-		return saved.IPv6, iptables.Read(rs, rep, src, saved.IPv6)
+		return saved.IPv6, saved.ReadIptables(rs, rep, src, saved.IPv6)
 	}
-	return saved.IPv4 | saved.IPv6, nft.Read(ctx, rs, rep, src)
+	return saved.IPv4 | saved.IPv6, saved.ReadNft(ctx, rs, rep, src)
 }
 
 // twice is the error that two files hold the same table.

@@ -1,27 +1,25 @@
-package iptables
+package saved
 
 import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // ipsetDims are the parts of the entries of the set types that the policy has an equal for.
-var ipsetDims = map[string][]saved.Dim{
-	"hash:ip": {saved.DimAddr}, "hash:net": {saved.DimAddr}, "bitmap:ip": {saved.DimAddr}, "bitmap:port": {saved.DimPort},
-	"hash:ip,port": {saved.DimAddr, saved.DimPort}, "hash:net,port": {saved.DimAddr, saved.DimPort}, "list:set": {saved.DimAddr},
+var ipsetDims = map[string][]Dim{
+	"hash:ip": {DimAddr}, "hash:net": {DimAddr}, "bitmap:ip": {DimAddr}, "bitmap:port": {DimPort},
+	"hash:ip,port": {DimAddr, DimPort}, "hash:net,port": {DimAddr, DimPort}, "list:set": {DimAddr},
 }
 
 // ReadIpset reads the output of ipset save into rs.
-func ReadIpset(rs *saved.Ruleset, rep *saved.Report, src saved.Source) error {
-	byName := map[string]*saved.Set{}
-	var made []*saved.Set
+func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
+	byName := map[string]*Set{}
+	var made []*Set
 	number := 0
 	for line := range strings.SplitSeq(string(src.Data), "\n") {
 		number++
-		at := saved.Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}
+		at := Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}
 		words := split(at.Text)
 		switch {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
@@ -32,12 +30,12 @@ func ReadIpset(rs *saved.Ruleset, rep *saved.Report, src saved.Source) error {
 		case words[0] == "add" && len(words) >= 3:
 			s := byName[words[1]]
 			if s == nil {
-				return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("entry of set %q, which is not created before", words[1]),
+				return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("entry of set %q, which is not created before", words[1]),
 					Remedy: "save the sets again: the file lacks its beginning"}
 			}
 			addEntry(s, rep, at, words[2], words[3:], byName)
 		default:
-			return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is neither create nor add", saved.Shorten(at.Text)),
+			return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is neither create nor add", Shorten(at.Text)),
 				Remedy: "this is not what ipset save prints"}
 		}
 	}
@@ -49,23 +47,23 @@ func ReadIpset(rs *saved.Ruleset, rep *saved.Report, src saved.Source) error {
 }
 
 // createSet reads `create NAME TYPE family inet maxelem N timeout N …`.
-func createSet(at saved.Place, name, kind string, words []string) *saved.Set {
-	s := &saved.Set{Name: name, At: at, Family: saved.IPv4}
+func createSet(at Place, name, kind string, words []string) *Set {
+	s := &Set{Name: name, At: at, Family: IPv4}
 	var known bool
 	if s.Dims, known = ipsetDims[kind]; !known {
 		s.Problem = "of type " + kind + whyNot(kind)
 	}
 	if kind == "list:set" {
-		s.Family, s.Lists = 0, []*saved.Set{}
+		s.Family, s.Lists = 0, []*Set{}
 	}
 	if kind == "bitmap:port" {
-		s.Family = saved.IPv4 | saved.IPv6
+		s.Family = IPv4 | IPv6
 	}
 	for i := 0; i+1 < len(words); i++ {
-		switch n, _ := saved.Number(words[i+1], 1<<31-1); words[i] {
+		switch n, _ := Number(words[i+1], 1<<31-1); words[i] {
 		case "family":
 			if words[i+1] == "inet6" {
-				s.Family = saved.IPv6
+				s.Family = IPv6
 			}
 		case "timeout":
 			s.Dynamic, s.Timeout = true, time.Duration(n)*time.Second
@@ -90,7 +88,7 @@ func whyNot(kind string) string {
 }
 
 // addEntry reads `add NAME ENTRY timeout N nomatch comment "…"`.
-func addEntry(s *saved.Set, rep *saved.Report, at saved.Place, text string, words []string, byName map[string]*saved.Set) {
+func addEntry(s *Set, rep *Report, at Place, text string, words []string, byName map[string]*Set) {
 	if s.Problem != "" {
 		return
 	}
@@ -119,7 +117,7 @@ func addEntry(s *saved.Set, rep *saved.Report, at saved.Place, text string, word
 }
 
 // addList adds a set to a list of sets.
-func addList(s *saved.Set, name string, byName map[string]*saved.Set) {
+func addList(s *Set, name string, byName map[string]*Set) {
 	l := byName[name]
 	switch {
 	case l == nil:
@@ -133,11 +131,11 @@ func addList(s *saved.Set, name string, byName map[string]*saved.Set) {
 }
 
 // entry reads ADDRESS, PORT, or ADDRESS,[PROTO:]PORT.
-func entry(s *saved.Set, text string) (e saved.Entry, ok bool) {
+func entry(s *Set, text string) (e Entry, ok bool) {
 	addr, port, _ := strings.Cut(text, ",")
 	for _, d := range s.Dims {
-		if d == saved.DimAddr {
-			if e.Addr, ok = saved.ParseRange(addr); !ok {
+		if d == DimAddr {
+			if e.Addr, ok = ParseRange(addr); !ok {
 				return e, false
 			}
 			continue
@@ -153,21 +151,21 @@ func entry(s *saved.Set, text string) (e saved.Entry, ok bool) {
 }
 
 // ipsetPorts reads PROTO:FIRST-LAST. Without a protocol it is TCP's, as ipset has it, or in a set of ports any's.
-func ipsetPorts(text string, any bool) (saved.Values, bool) {
+func ipsetPorts(text string, any bool) (Values, bool) {
 	proto, ports, named := strings.Cut(text, ":")
 	if !named {
 		proto, ports = "tcp", text
 	}
-	s, ok := saved.PortSpan(ports, "-")
+	s, ok := PortSpan(ports, "-")
 	if !ok {
 		return nil, false
 	}
 	if any {
-		return saved.PortsIn(saved.Values{s}, saved.ProtoTCP, saved.ProtoUDP)
+		return PortsIn(Values{s}, ProtoTCP, ProtoUDP)
 	}
-	n, ok := saved.ProtoNumbers[proto]
-	if !ok || n != saved.ProtoTCP && n != saved.ProtoUDP {
+	n, ok := ProtoNumbers[proto]
+	if !ok || n != ProtoTCP && n != ProtoUDP {
 		return nil, false
 	}
-	return saved.PortsIn(saved.Values{s}, n)
+	return PortsIn(Values{s}, n)
 }

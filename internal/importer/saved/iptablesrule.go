@@ -1,22 +1,21 @@
-package iptables
+package saved
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// ruleReader is a rule of iptables as far as it was read.
-type ruleReader struct {
+// iptablesRuleReader is a rule of iptables as far as it was read.
+type iptablesRuleReader struct {
 	file   *saveFile
-	rule   saved.Rule
+	rule   Rule
 	protos []uint32 // of -p, when it names them
 }
 
 // read reads the options of a rule, each of which changes the rule or makes it one without equal.
-func (r *ruleReader) read(words []string) {
+func (r *iptablesRuleReader) read(words []string) {
 	tokens := tokenize(words)
 	for _, t := range tokens { // what others are read by
 		if t.Name == "-p" && t.Module == "" && t.Unread == "" {
@@ -33,7 +32,7 @@ func (r *ruleReader) read(words []string) {
 }
 
 // token reads one option that means something by itself.
-func (r *ruleReader) token(t saved.Token, all []saved.Token) {
+func (r *iptablesRuleReader) token(t Token, all []Token) {
 	read, known := options[t.Module+t.Name]
 	switch {
 	case t.Unread != "":
@@ -59,7 +58,7 @@ func (r *ruleReader) token(t saved.Token, all []saved.Token) {
 }
 
 // targetOf is the target of a rule.
-func targetOf(tokens []saved.Token) string {
+func targetOf(tokens []Token) string {
 	for _, t := range tokens {
 		if t.Module == "" && (t.Name == "-j" || t.Name == "-g") && len(t.Args) > 0 {
 			return t.Args[0]
@@ -69,9 +68,9 @@ func targetOf(tokens []saved.Token) string {
 }
 
 // protosOf reads an option of an extension: those of a protocol's are about that one.
-func (r *ruleReader) protosOf(module string, read func()) {
+func (r *iptablesRuleReader) protosOf(module string, read func()) {
 	before := r.protos
-	if n, ok := saved.ProtoNumbers[module]; ok {
+	if n, ok := ProtoNumbers[module]; ok {
 		r.protos = []uint32{n}
 	}
 	read()
@@ -79,12 +78,12 @@ func (r *ruleReader) protosOf(module string, read func()) {
 }
 
 // core reads an option of iptables itself.
-func (r *ruleReader) core(t saved.Token, all []saved.Token) {
+func (r *iptablesRuleReader) core(t Token, all []Token) {
 	switch t.Name {
 	case "-s":
-		r.address(t.Not, t.Args[0], saved.Cond.From)
+		r.address(t.Not, t.Args[0], Cond.From)
 	case "-d":
-		r.address(t.Not, t.Args[0], saved.Cond.To)
+		r.address(t.Not, t.Args[0], Cond.To)
 	case "-i":
 		r.inDevice(t.Not, t.Args)
 	case "-o":
@@ -92,14 +91,14 @@ func (r *ruleReader) core(t saved.Token, all []saved.Token) {
 	case "-f":
 		r.fragment(t.Not, nil)
 	case "-j":
-		r.jump(saved.ActJump, t.Args[0])
+		r.jump(ActJump, t.Args[0])
 	case "-g":
-		r.jump(saved.ActGoto, t.Args[0])
+		r.jump(ActGoto, t.Args[0])
 	case "-m":
 		r.module(t.Args[0], all)
 	case "-4", "-6":
-		if (t.Name == "-4") != (r.file.family == saved.IPv4) { // iptables-restore passes over it
-			r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, saved.Values{}) })
+		if (t.Name == "-4") != (r.file.family == IPv4) { // iptables-restore passes over it
+			r.each(func(c Cond) Cond { return c.With(packet.Proto, Values{}) })
 		}
 	}
 	if t.Not && !slices.Contains([]string{"-s", "-d", "-i", "-o", "-f"}, t.Name) {
@@ -115,11 +114,11 @@ var alone = map[string]bool{
 }
 
 // module reads -m: an extension that is not known, or that matches by itself, has no equal.
-func (r *ruleReader) module(name string, all []saved.Token) {
-	has := slices.ContainsFunc(all, func(t saved.Token) bool { return t.Module == name })
-	if n, ok := saved.ProtoNumbers[name]; ok && (name == "tcp" || name == "udp" || strings.HasPrefix(name, "icmp") || name == "ipv6-icmp") {
+func (r *iptablesRuleReader) module(name string, all []Token) {
+	has := slices.ContainsFunc(all, func(t Token) bool { return t.Module == name })
+	if n, ok := ProtoNumbers[name]; ok && (name == "tcp" || name == "udp" || strings.HasPrefix(name, "icmp") || name == "ipv6-icmp") {
 		if len(r.protos) != 1 || protoExtension(r.protos[0]) != protoExtension(n) { // iptables loads it for its protocol only
-			r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, saved.Only(n)) })
+			r.each(func(c Cond) Cond { return c.With(packet.Proto, Only(n)) })
 		}
 	}
 	if !alone[name] && !has {
@@ -131,10 +130,10 @@ func (r *ruleReader) module(name string, all []saved.Token) {
 var grouped = []string{"conntrack", "limit", "hashlimit", "connlimit", "recent", "string", "u32"}
 
 // together reads the extensions of grouped.
-func (r *ruleReader) together(all []saved.Token) {
+func (r *iptablesRuleReader) together(all []Token) {
 	r.bytesOf(all)
 	for _, name := range []string{"conntrack", "limit", "hashlimit", "connlimit", "recent"} {
-		var of []saved.Token
+		var of []Token
 		times := 0
 		for _, t := range all {
 			if t.Module == name && t.Unread == "" {
@@ -161,12 +160,12 @@ func (r *ruleReader) together(all []saved.Token) {
 }
 
 // each changes all alternatives.
-func (r *ruleReader) each(change func(saved.Cond) saved.Cond) {
+func (r *iptablesRuleReader) each(change func(Cond) Cond) {
 	for i := range r.rule.Alts {
 		r.rule.Alts[i] = change(r.rule.Alts[i])
 	}
 }
 
-func (r *ruleReader) unknown(what string) {
-	r.each(func(c saved.Cond) saved.Cond { return c.WithUnknown(what) })
+func (r *iptablesRuleReader) unknown(what string) {
+	r.each(func(c Cond) Cond { return c.WithUnknown(what) })
 }

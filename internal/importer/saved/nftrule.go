@@ -1,25 +1,23 @@
-package nft
+package saved
 
 import (
 	"fmt"
 	"slices"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// ruleReader is a rule of nft as far as it was read.
-type ruleReader struct {
+// iptablesRuleReader is a rule of nft as far as it was read.
+type nftRuleReader struct {
 	file *rulesetFile
 	head listObject
-	rule saved.Rule
-	out  []saved.Rule
+	rule Rule
+	out  []Rule
 
 	limited bool // a limit stands before
 	inner   bool // it asks for bytes behind the L4 header
 }
 
 // read takes one statement after the other, and returns the rules that they make.
-func (r *ruleReader) read() []saved.Rule {
+func (r *nftRuleReader) read() []Rule {
 	for _, raw := range r.head.Expr {
 		statement, ok := statementOf(raw)
 		if !ok {
@@ -43,16 +41,16 @@ func (r *ruleReader) read() []saved.Rule {
 	return all
 }
 
-func (r *ruleReader) unknown(what string) {
+func (r *nftRuleReader) unknown(what string) {
 	for i := range r.rule.Alts {
 		r.rule.Alts[i] = r.rule.Alts[i].WithUnknown(what)
 	}
 }
 
 // verdicts are the statements with an equal that end a rule.
-var verdicts = map[string]saved.ActionKind{
-	"accept": saved.ActAccept, "drop": saved.ActDrop, "reject": saved.ActReject, "return": saved.ActReturn, "continue": saved.ActNone,
-	"jump": saved.ActJump, "goto": saved.ActGoto,
+var nftVerdicts = map[string]ActionKind{
+	"accept": ActAccept, "drop": ActDrop, "reject": ActReject, "return": ActReturn, "continue": ActNone,
+	"jump": ActJump, "goto": ActGoto,
 }
 
 // harmless are statements that change nothing about a packet.
@@ -60,14 +58,14 @@ var harmless = []string{"counter", "last", "meter stats", "comment"}
 
 // sideEffects are statements after which the rule goes on, and what they do that the policy does not.
 var sideEffects = map[string]string{
-	"mangle": saved.Changes, "ct helper": saved.Helps, "ct timeout": saved.Helps, "ct expectation": saved.Helps,
+	"mangle": Changes, "ct helper": Helps, "ct timeout": Helps, "ct expectation": Helps,
 	"dup": "copies packets, and the policy does not", "flow": "forwards packets past the rules, and the policy does not",
-	"secmark": saved.Marks,
+	"secmark": Marks,
 }
 
 // statement reads one statement.
-func (r *ruleReader) statement(name string, body any) {
-	kind, isVerdict := verdicts[name]
+func (r *nftRuleReader) statement(name string, body any) {
+	kind, isVerdict := nftVerdicts[name]
 	side, isSide := sideEffects[name]
 	switch {
 	case name == "match":
@@ -83,7 +81,7 @@ func (r *ruleReader) statement(name string, body any) {
 		r.rule.Act.Logs = true
 	case slices.Contains(harmless, name):
 	case name == "set" && member(body, "stmt") == nil:
-		r.side(saved.FillsSet)
+		r.side(FillsSet)
 	case name == "set":
 		r.metered(member(body, "elem"), member(body, "stmt"))
 	case name == "meter":
@@ -95,13 +93,13 @@ func (r *ruleReader) statement(name string, body any) {
 	case isSide:
 		r.side(side)
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
-		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
+		r.decide(Action{Kind: ActUnknown, Target: name})
 		r.rule.To = destination(body)
 	case name == "synproxy":
-		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
-		r.rule.Options = proxyOptions(body)
+		r.decide(Action{Kind: ActUnknown, Target: name})
+		r.rule.Options = nftProxyOptions(body)
 	case name == "queue" || name == "tproxy" || name == "fwd":
-		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
+		r.decide(Action{Kind: ActUnknown, Target: name})
 	case name == "xt":
 		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
 	default: // quota, ct count, and what later versions add
@@ -110,35 +108,35 @@ func (r *ruleReader) statement(name string, body any) {
 }
 
 // proxyOptions is what synproxy announces, as the options of SYNPROXY.
-func proxyOptions(body any) (list []saved.Token) {
+func nftProxyOptions(body any) (list []Token) {
 	for _, key := range []string{"wscale", "mss"} {
 		if n, ok := member(body, key).(float64); ok {
-			list = append(list, saved.Token{Name: "--" + key, Args: []string{fmt.Sprint(n)}})
+			list = append(list, Token{Name: "--" + key, Args: []string{fmt.Sprint(n)}})
 		}
 	}
 	return list
 }
 
-func (r *ruleReader) side(what string) {
+func (r *nftRuleReader) side(what string) {
 	if !slices.Contains(r.rule.Side, what) {
 		r.rule.Side = append(r.rule.Side, what)
 	}
 }
 
 // decide gives the rule its verdict. That it logs, too, stays.
-func (r *ruleReader) decide(a saved.Action) {
+func (r *nftRuleReader) decide(a Action) {
 	a.Logs = r.rule.Act.Logs
 	r.rule.Act = a
 }
 
-func action(kind saved.ActionKind, body any) saved.Action {
+func action(kind ActionKind, body any) Action {
 	target, _ := member(body, "target").(string)
-	return saved.Action{Kind: kind, Target: target}
+	return Action{Kind: kind, Target: target}
 }
 
 // verdictMap makes a rule of each element. No two elements overlap, so their order is free, but the one for all other
 // packets comes last.
-func (r *ruleReader) verdictMap(key, data any) {
+func (r *nftRuleReader) verdictMap(key, data any) {
 	list, ok := listOf(data)
 	if name, isName := data.(string); isName {
 		if set := r.file.named(r.head, name); set != nil && !set.Dynamic {
@@ -147,10 +145,10 @@ func (r *ruleReader) verdictMap(key, data any) {
 	}
 	if !ok {
 		r.unknown("map " + compact(data))
-		r.decide(saved.Action{Kind: saved.ActUnknown, Target: "map"})
+		r.decide(Action{Kind: ActUnknown, Target: "map"})
 		return
 	}
-	var rest []saved.Rule
+	var rest []Rule
 	for _, e := range list {
 		pair, ok := e.([]any)
 		if !ok || len(pair) != 2 {
@@ -168,12 +166,12 @@ func (r *ruleReader) verdictMap(key, data any) {
 }
 
 // branch is the rule that one element of a verdict map makes.
-func (r *ruleReader) branch(key, val, verdict any) saved.Rule {
-	b := ruleReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
+func (r *nftRuleReader) branch(key, val, verdict any) Rule {
+	b := nftRuleReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
 	b.rule.Alts = slices.Clone(r.rule.Alts)
 	if val != "*" {
 		if parts, ok := member(key, "concat").([]any); ok {
-			b.rule.Narrow([]saved.Cond{b.tuple(parts, val)})
+			b.rule.Narrow([]Cond{b.tuple(parts, val)})
 		} else {
 			b.rule.Narrow(b.meets(key, "==", val))
 		}

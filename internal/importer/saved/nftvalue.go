@@ -1,4 +1,4 @@
-package nft
+package saved
 
 import (
 	"net/netip"
@@ -6,7 +6,6 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -31,7 +30,7 @@ func member(v any, name string) any {
 func addrRange(v any) (netipx.IPRange, bool) {
 	switch x := v.(type) {
 	case string:
-		return saved.AnyRange(x)
+		return AnyRange(x)
 	case map[string]any:
 		if p, ok := x["prefix"].(map[string]any); ok {
 			addr, _ := p["addr"].(string)
@@ -46,7 +45,7 @@ func addrRange(v any) (netipx.IPRange, bool) {
 		if r, ok := x["range"].([]any); ok && len(r) == 2 {
 			first, _ := r[0].(string)
 			last, _ := r[1].(string)
-			return saved.AnyRange(first + "-" + last)
+			return AnyRange(first + "-" + last)
 		}
 	}
 	return netipx.IPRange{}, false
@@ -65,7 +64,7 @@ func named(limit uint32, words map[string]uint32) kind {
 			if n, ok := words[strings.ToLower(x)]; ok {
 				return n, true
 			}
-			return saved.Number(x, uint64(limit))
+			return Number(x, uint64(limit))
 		case bool: // `missing` of fib and exthdr
 			return 0, false
 		}
@@ -74,10 +73,10 @@ func named(limit uint32, words map[string]uint32) kind {
 }
 
 // spans reads a value, a range, or an anonymous set of them.
-func (k kind) spans(v any) (saved.Values, bool) {
+func (k kind) spans(v any) (Values, bool) {
 	v, _ = element(v)
 	if list, ok := listOf(v); ok {
-		out := saved.Values{}
+		out := Values{}
 		for _, e := range list {
 			w, ok := k.spans(e)
 			if !ok {
@@ -85,18 +84,18 @@ func (k kind) spans(v any) (saved.Values, bool) {
 			}
 			out = append(out, w...)
 		}
-		return saved.Normalize(out), true
+		return Normalize(out), true
 	}
 	if r, ok := member(v, "range").([]any); ok && len(r) == 2 {
 		first, ok1 := k(r[0])
 		last, ok2 := k(r[1])
-		return saved.Values{{First: first, Last: last}}, ok1 && ok2 && first <= last
+		return Values{{First: first, Last: last}}, ok1 && ok2 && first <= last
 	}
 	if p, ok := member(v, "prefix").(map[string]any); ok && p != nil {
 		return nil, false
 	}
 	n, ok := k(v)
-	return saved.Only(n), ok
+	return Only(n), ok
 }
 
 // listOf is the elements of an anonymous set or of a list.
@@ -130,21 +129,21 @@ func (k kind) bits(v any) (uint32, bool) {
 
 // The kinds of values.
 var (
-	portKind   = named(saved.MaxPort, saved.Services)
-	protoKind  = named(255, saved.ProtoNumbers)
-	stateKind  = named(0, saved.StateNames)
-	flagKind   = named(255, saved.TCPFlag)
+	portKind   = named(MaxPort, Services)
+	protoKind  = named(255, ProtoNumbers)
+	stateKind  = named(0, StateNames)
+	flagKind   = named(255, TCPFlag)
 	byteKind   = named(255, nil)
 	lengthKind = named(65535, nil)
-	dscpKind   = named(63, saved.DSCPNumbers)
+	dscpKind   = named(63, DSCPNumbers)
 	familyKind = named(0, map[string]uint32{
 		"ipv4": packet.FamilyIPv4, "ipv6": packet.FamilyIPv6, "ip": packet.FamilyIPv4, "ip6": packet.FamilyIPv6,
 	})
 )
 
 // destination reads the body of dnat or redirect.
-func destination(body any) *saved.Destination {
-	d := &saved.Destination{Known: true}
+func destination(body any) *Destination {
+	d := &Destination{Known: true}
 	for key, v := range map[string]any{"addr": member(body, "addr"), "port": member(body, "port")} {
 		switch {
 		case v == nil:

@@ -1,20 +1,18 @@
-package nft
+package saved
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // tableFamilies are the families of tables that filter IP packets.
-var tableFamilies = map[string]saved.Family{"ip": saved.IPv4, "ip6": saved.IPv6, "inet": saved.IPv4 | saved.IPv6, "netdev": saved.IPv4 | saved.IPv6}
+var tableFamilies = map[string]Family{"ip": IPv4, "ip6": IPv6, "inet": IPv4 | IPv6, "netdev": IPv4 | IPv6}
 
-var hooks = map[string]saved.Hook{
-	"ingress": saved.HookIngress, "prerouting": saved.HookPrerouting, "input": saved.HookInput, "forward": saved.HookForward,
-	"output": saved.HookOutput, "postrouting": saved.HookOutput, "egress": saved.HookOutput,
+var hooks = map[string]Hook{
+	"ingress": HookIngress, "prerouting": HookPrerouting, "input": HookInput, "forward": HookForward,
+	"output": HookOutput, "postrouting": HookOutput, "egress": HookOutput,
 }
 
 // listObject is what the objects of `nft -j list ruleset` have in common, and what tables, chains, sets and rules add.
@@ -41,23 +39,23 @@ type listObject struct {
 // rulesetFile is a ruleset of nft as far as it was read.
 type rulesetFile struct {
 	name   string
-	rs     *saved.Ruleset
-	report *saved.Report
+	rs     *Ruleset
+	report *Report
 	lines  ruleLines
-	tables map[string]*saved.Table
+	tables map[string]*Table
 	sets   map[string]*namedSet // by family, table and name
-	counts map[*saved.Chain]int // how many rules there are
-	rules  map[*saved.Chain]int // how many were read
+	counts map[*Chain]int       // how many rules there are
+	rules  map[*Chain]int       // how many were read
 }
 
 // namedSet is a set or a map, whose elements mean what the rule that uses it looks up.
 type namedSet struct {
-	*saved.Set
+	*Set
 	elem []any
 }
 
 // readJSON reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
-func readJSON(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, lines ruleLines) error {
+func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLines) error {
 	var doc struct {
 		Objects []map[string]json.RawMessage `json:"nftables"`
 	}
@@ -65,10 +63,10 @@ func readJSON(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, li
 		return jsonError(name, data, err)
 	}
 	if doc.Objects == nil {
-		return &saved.InputError{File: name, Line: 0, Msg: "no key nftables is in it", Remedy: "`nft -j list ruleset` prints rules as it wants them"}
+		return &InputError{File: name, Line: 0, Msg: "no key nftables is in it", Remedy: "`nft -j list ruleset` prints rules as it wants them"}
 	}
-	p := &rulesetFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*saved.Table{}, sets: map[string]*namedSet{},
-		counts: map[*saved.Chain]int{}, rules: map[*saved.Chain]int{}}
+	p := &rulesetFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*Table{}, sets: map[string]*namedSet{},
+		counts: map[*Chain]int{}, rules: map[*Chain]int{}}
 	for _, step := range []func(kind string, o listObject) error{p.declare, p.fills, p.rule} {
 		for _, object := range doc.Objects {
 			for kind, raw := range object {
@@ -77,7 +75,7 @@ func readJSON(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, li
 					continue
 				}
 				if err := json.Unmarshal(raw, &o); err != nil {
-					return &saved.InputError{File: name, Line: 0, Msg: fmt.Sprintf("a %s is not as nft prints it: %v", kind, err), Remedy: ""}
+					return &InputError{File: name, Line: 0, Msg: fmt.Sprintf("a %s is not as nft prints it: %v", kind, err), Remedy: ""}
 				}
 				if err := step(kind, o); err != nil {
 					return err
@@ -94,14 +92,14 @@ func jsonError(name string, data []byte, err error) error {
 	if s, ok := err.(*json.SyntaxError); ok {
 		line = 1 + bytes.Count(data[:min(int(s.Offset), len(data))], []byte("\n"))
 	}
-	return &saved.InputError{File: name, Line: line, Msg: fmt.Sprintf("JSON: %v", err), Remedy: "`nft -j list ruleset` prints rules as it wants them"}
+	return &InputError{File: name, Line: line, Msg: fmt.Sprintf("JSON: %v", err), Remedy: "`nft -j list ruleset` prints rules as it wants them"}
 }
 
-func (p *rulesetFile) table(o listObject, name string) *saved.Table {
+func (p *rulesetFile) table(o listObject, name string) *Table {
 	key := o.Family + " " + name
 	t := p.tables[key]
 	if t == nil {
-		t = &saved.Table{Families: tableFamilies[o.Family], Kind: key, Chains: map[string]*saved.Chain{}, Line: saved.Place{File: p.name, At: "table " + key}}
+		t = &Table{Families: tableFamilies[o.Family], Kind: key, Chains: map[string]*Chain{}, Line: Place{File: p.name, At: "table " + key}}
 		p.tables[key] = t
 		p.rs.Tables = append(p.rs.Tables, t)
 	}
@@ -120,14 +118,14 @@ func (p *rulesetFile) declare(kind string, o listObject) error {
 	case "set", "map":
 		p.set(o)
 	case "flowtable":
-		p.report.Lose(saved.Place{File: p.name, At: fmt.Sprintf("flowtable %s", o.Name)}, "forwards packets past the rules, and the policy does not")
+		p.report.Lose(Place{File: p.name, At: fmt.Sprintf("flowtable %s", o.Name)}, "forwards packets past the rules, and the policy does not")
 	}
 	return nil
 }
 
 func (p *rulesetFile) chain(o listObject) {
 	c := p.table(o, o.Table).Chain(o.Name)
-	c.PolicyAt = saved.Place{File: p.name, At: c.String()}
+	c.PolicyAt = Place{File: p.name, At: c.String()}
 	if o.Hook == "" {
 		return
 	}
@@ -136,9 +134,9 @@ func (p *rulesetFile) chain(o listObject) {
 	c.NAT = string(o.Type) == `"nat"`
 	json.Unmarshal(o.Prio, &c.Priority) // a name instead of a number is not printed by list
 	c.Devices = words(o.Dev)
-	c.Policy.Kind = saved.ActAccept
+	c.Policy.Kind = ActAccept
 	if o.Policy == "drop" {
-		c.Policy.Kind = saved.ActDrop
+		c.Policy.Kind = ActDrop
 	}
 }
 
@@ -157,8 +155,8 @@ func words(raw json.RawMessage) (list []string) {
 // set reads a set or a map.
 func (p *rulesetFile) set(o listObject) {
 	key := o.Family + " " + o.Table + " " + o.Name
-	s := &saved.Set{
-		Name: o.Name, Scope: o.Family + " " + o.Table, At: saved.Place{File: p.name, At: fmt.Sprintf("table %s %s, set %s", o.Family, o.Table, o.Name)},
+	s := &Set{
+		Name: o.Name, Scope: o.Family + " " + o.Table, At: Place{File: p.name, At: fmt.Sprintf("table %s %s, set %s", o.Family, o.Table, o.Name)},
 		Timeout: time.Duration(o.Timeout) * time.Second, Max: o.Size,
 	}
 	for _, f := range words(o.Flags) {
@@ -166,10 +164,10 @@ func (p *rulesetFile) set(o listObject) {
 	}
 	types := words(o.Type)
 	if len(types) == 1 && o.Map == nil {
-		s.Family = map[string]saved.Family{"ipv4_addr": saved.IPv4, "ipv6_addr": saved.IPv6}[types[0]]
+		s.Family = map[string]Family{"ipv4_addr": IPv4, "ipv6_addr": IPv6}[types[0]]
 	}
 	if s.Family != 0 {
-		s.Dims = []saved.Dim{saved.DimAddr}
+		s.Dims = []Dim{DimAddr}
 		p.addresses(s, o.Elem)
 		p.rs.Sets = append(p.rs.Sets, s)
 	}
@@ -177,15 +175,15 @@ func (p *rulesetFile) set(o listObject) {
 }
 
 // addresses reads the elements of a set of addresses.
-func (p *rulesetFile) addresses(s *saved.Set, elems []any) {
+func (p *rulesetFile) addresses(s *Set, elems []any) {
 	for _, e := range elems {
 		val, comment := element(e)
 		r, ok := addrRange(val)
-		if !ok || saved.Mapped(r) {
+		if !ok || Mapped(r) {
 			p.report.Lose(s.At, "element %s has no equal; the set is imported without it", compact(e))
 			continue
 		}
-		s.Entries = append(s.Entries, saved.Entry{Addr: r, Comment: comment})
+		s.Entries = append(s.Entries, Entry{Addr: r, Comment: comment})
 	}
 	s.Finish()
 }
@@ -228,12 +226,12 @@ func (p *rulesetFile) rule(kind string, o listObject) error {
 		return nil
 	}
 	c := t.Chain(o.Chain)
-	at := saved.Place{File: p.name, At: fmt.Sprintf("%s, handle %d", c, o.Handle), Text: statements(o.Expr)}
+	at := Place{File: p.name, At: fmt.Sprintf("%s, handle %d", c, o.Handle), Text: statements(o.Expr)}
 	if l, ok := p.lines.of(t.Kind, o.Chain, p.rules[c], p.counts[c]); ok {
-		at = saved.Place{File: p.name, Line: l.number, Text: l.text}
+		at = Place{File: p.name, Line: l.number, Text: l.text}
 	}
 	p.rules[c]++
-	r := ruleReader{file: p, head: o, rule: saved.Rule{At: at, Comment: o.Comment, Alts: []saved.Cond{{}}}}
+	r := nftRuleReader{file: p, head: o, rule: Rule{At: at, Comment: o.Comment, Alts: []Cond{{}}}}
 	c.Rules = append(c.Rules, r.read()...)
 	return nil
 }

@@ -1,11 +1,10 @@
-package iptables
+package saved
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -46,8 +45,8 @@ func parseRate(text string) (n uint64, unit string, bits, ok bool) {
 }
 
 // limit reads the options of limit or hashlimit. all are the rule's: matches before this one decide which packets it counts.
-func (r *ruleReader) limit(name string, of, all []saved.Token) {
-	l := &saved.Limit{At: r.rule.At, What: "-m " + name, Rate: 3, Unit: "h", Burst: 5} // as in iptables-extensions(8)
+func (r *iptablesRuleReader) limit(name string, of, all []Token) {
+	l := &Limit{At: r.rule.At, What: "-m " + name, Rate: 3, Unit: "h", Burst: 5} // as in iptables-extensions(8)
 	modes, lengths, ok, burst := "", map[string]string{}, true, uint64(0)
 	for _, t := range of {
 		option := strings.TrimPrefix(strings.TrimPrefix(t.Name, "--"), "hash")
@@ -72,7 +71,7 @@ func (r *ruleReader) limit(name string, of, all []saved.Token) {
 			ok = false
 		}
 	}
-	ok = ok && r.perMode(l, modes, lengths) && (l.Bits || l.Rate <= saved.MaxPackets)
+	ok = ok && r.perMode(l, modes, lengths) && (l.Bits || l.Rate <= MaxPackets)
 	if l.Bits {
 		ok = inBytes(l, burst) && ok
 	}
@@ -83,24 +82,24 @@ func (r *ruleReader) limit(name string, of, all []saved.Token) {
 	if other := behind(all, name); other != "" && l.Less == "" {
 		l.Less = fmt.Sprintf("-m %s stands before -m %s and counts packets that are left out there, too: the policy does not", name, other)
 	}
-	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
+	r.each(func(c Cond) Cond { return c.And(Cond{Limit: l}) })
 }
 
 // connections reads the options of connlimit. It counts the packet's own connection, too: above 20 is the 21st (xt_connlimit.c).
-func (r *ruleReader) connections(of []saved.Token) {
-	l := &saved.Limit{At: r.rule.At, What: "-m connlimit"}
+func (r *iptablesRuleReader) connections(of []Token) {
+	l := &Limit{At: r.rule.At, What: "-m connlimit"}
 	length, to, ok := 32, false, true
-	if r.file.family == saved.IPv6 {
+	if r.file.family == IPv6 {
 		length = 128
 	}
 	for _, t := range of {
 		switch t.Name {
 		case "--connlimit-above", "--connlimit-upto":
 			l.Above = (t.Name == "--connlimit-above") != t.Not
-			n, read := saved.Number(t.Args[0], saved.MaxConnections)
+			n, read := Number(t.Args[0], MaxConnections)
 			l.Connections, ok = uint64(n), ok && read && n > 0
 		case "--connlimit-mask":
-			n, read := saved.Number(t.Args[0], uint64(length))
+			n, read := Number(t.Args[0], uint64(length))
 			length, ok = int(n), ok && read && n > 0
 		case "--connlimit-daddr":
 			to = true
@@ -119,14 +118,14 @@ func (r *ruleReader) connections(of []saved.Token) {
 		l.Per = l.Per.From(r.file.family, length)
 	}
 	if !r.rule.FirstOnly() {
-		l.Less = saved.FirstPackets
+		l.Less = FirstPackets
 	}
-	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
+	r.each(func(c Cond) Cond { return c.And(Cond{Limit: l}) })
 }
 
 // inBytes sets the burst of a limit in bytes. hashlimit begins with the bytes of a second, and counts each length in parts of 16
 // bytes; a burst that is named is that of some more seconds, once for each address (kernel xt_hashlimit.c, hashlimit_byte_cost).
-func inBytes(l *saved.Limit, burst uint64) bool {
+func inBytes(l *Limit, burst uint64) bool {
 	second := l.Rate / map[string]uint64{"s": 1, "min": 60, "h": 3600, "day": 86400}[l.Unit]
 	const least, most = 8 * 1500, 100_000_000_000 // of a policy
 	l.Burst = max(second, burst)
@@ -138,7 +137,7 @@ func inBytes(l *saved.Limit, burst uint64) bool {
 }
 
 // behind is an extension that is asked after name: packets that it leaves out have been counted.
-func behind(all []saved.Token, name string) string {
+func behind(all []Token, name string) string {
 	seen := false
 	for _, t := range all {
 		switch {
@@ -153,9 +152,9 @@ func behind(all []saved.Token, name string) string {
 }
 
 // perMode reads --hashlimit-mode and the masks. A port that the rule fixes makes no difference.
-func (r *ruleReader) perMode(l *saved.Limit, modes string, lengths map[string]string) bool {
+func (r *iptablesRuleReader) perMode(l *Limit, modes string, lengths map[string]string) bool {
 	most, ok := 32, true
-	if r.file.family == saved.IPv6 {
+	if r.file.family == IPv6 {
 		most = 128
 	}
 	length := func(option string) int {
@@ -163,7 +162,7 @@ func (r *ruleReader) perMode(l *saved.Limit, modes string, lengths map[string]st
 		if !given {
 			return most
 		}
-		n, read := saved.Number(text, uint64(most))
+		n, read := Number(text, uint64(most))
 		ok = ok && read && n > 0
 		return int(n)
 	}

@@ -1,14 +1,13 @@
-package nft
+package saved
 
 import (
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // number compares a field.
-func (r *ruleReader) number(c saved.Cond, s selector, op string, right any) saved.Cond {
+func (r *nftRuleReader) number(c Cond, s selector, op string, right any) Cond {
 	c.AnyPorts = s.both
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		set := r.file.named(r.head, name)
@@ -25,16 +24,16 @@ func (r *ruleReader) number(c saved.Cond, s selector, op string, right any) save
 }
 
 // otherPorts marks conds that hold for ports of other protocols than the policy's, too.
-func otherPorts(alts []saved.Cond) {
+func otherPorts(alts []Cond) {
 	for i, c := range alts {
-		if p := c.Field[packet.Proto]; c.AnyPorts && (p == nil || !p.Within(saved.Only(saved.ProtoTCP, saved.ProtoUDP))) {
+		if p := c.Field[packet.Proto]; c.AnyPorts && (p == nil || !p.Within(Only(ProtoTCP, ProtoUDP))) {
 			alts[i] = c.Narrowed("of the protocols with ports the policy reads those of TCP and UDP")
 		}
 	}
 }
 
 // values is what the field can be.
-func (s selector) values(op string, right any) (saved.Values, bool) {
+func (s selector) values(op string, right any) (Values, bool) {
 	if s.flags {
 		return s.flagValues(op, right)
 	}
@@ -52,12 +51,12 @@ func (s selector) values(op string, right any) (saved.Values, bool) {
 }
 
 // presentValues is the sizes of packets that have an MSS option, or have none.
-func presentValues(op string, right any) (saved.Values, bool) {
+func presentValues(op string, right any) (Values, bool) {
 	there, ok := right.(bool)
 	if op != "==" && op != "!=" {
 		return nil, false
 	}
-	v := saved.Values{{First: 0, Last: saved.MaxMSS}}
+	v := Values{{First: 0, Last: MaxMSS}}
 	if there != (op == "==") {
 		v = v.Not(packet.MSS)
 	}
@@ -65,7 +64,7 @@ func presentValues(op string, right any) (saved.Values, bool) {
 }
 
 // compared is the values for which a comparison holds, in the field's coding.
-func (s selector) compared(op string, right any) (saved.Values, bool) {
+func (s selector) compared(op string, right any) (Values, bool) {
 	v, ok := s.kind.spans(right)
 	equality := op == "==" || op == "!=" || op == "in"
 	if !ok || !equality && (len(v) == 0 || s.field == packet.Fragment) {
@@ -73,20 +72,20 @@ func (s selector) compared(op string, right any) (saved.Values, bool) {
 	}
 	last := s.field.Size() - 1
 	if s.field == packet.DPort || s.field == packet.SPort {
-		last = saved.MaxPort
+		last = MaxPort
 	}
 	switch op {
 	case "==", "in":
 	case "!=":
 		return s.coded(v).Not(s.field), true
 	case "<":
-		v = saved.Values{{First: 0, Last: last}}.And(saved.Below(v[0].First))
+		v = Values{{First: 0, Last: last}}.And(Below(v[0].First))
 	case "<=":
-		v = saved.Below(v[0].First + 1)
+		v = Below(v[0].First + 1)
 	case ">":
-		v = saved.Values{{First: v[0].Last, Last: last}}.And(saved.Below(last + 1)).And(saved.Only(v[0].Last).Not(s.field))
+		v = Values{{First: v[0].Last, Last: last}}.And(Below(last + 1)).And(Only(v[0].Last).Not(s.field))
 	case ">=":
-		v = saved.Values{{First: v[0].First, Last: last}}
+		v = Values{{First: v[0].First, Last: last}}
 	default:
 		return nil, false
 	}
@@ -94,23 +93,23 @@ func (s selector) compared(op string, right any) (saved.Values, bool) {
 }
 
 // coded brings nft's values into the field's coding: messages have their code, and ports their protocol.
-func (s selector) coded(v saved.Values) saved.Values {
+func (s selector) coded(v Values) Values {
 	switch {
 	case s.field == packet.ICMP:
 		return s.messages(v)
 	case s.both:
 		return v.Or(v.Shifted(packet.PortUDP))
 	case s.field == packet.Fragment: // offset 0
-		return saved.Only(packet.FragmentNone, packet.FragmentFirst)
+		return Only(packet.FragmentNone, packet.FragmentFirst)
 	}
 	return v.Shifted(s.shift)
 }
 
 // flagValues is the flags bytes for which a comparison holds. `in` wants one bit of right, the others all that the
 // mask leaves.
-func (s selector) flagValues(op string, right any) (saved.Values, bool) {
+func (s selector) flagValues(op string, right any) (Values, bool) {
 	if set, ok := member(right, "set").([]any); ok {
-		out := saved.Values{}
+		out := Values{}
 		for _, e := range set {
 			e, _ = element(e)
 			v, ok := s.flagValues("==", e)
@@ -129,11 +128,11 @@ func (s selector) flagValues(op string, right any) (saved.Values, bool) {
 	case !ok:
 		return nil, false
 	case op == "in":
-		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask&bits != 0 }), true
+		return FlagsWhere(func(f uint32) bool { return f&s.mask&bits != 0 }), true
 	case op == "==":
-		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask == bits }), true
+		return FlagsWhere(func(f uint32) bool { return f&s.mask == bits }), true
 	case op == "!=":
-		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask != bits }), true
+		return FlagsWhere(func(f uint32) bool { return f&s.mask != bits }), true
 	}
 	return nil, false
 }

@@ -1,15 +1,13 @@
-package iptables
+package saved
 
 import (
 	"fmt"
 	"net/netip"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // recent reads the options of one -m recent.
-func (r *ruleReader) recent(of []saved.Token) *saved.RecentOption {
-	o := &saved.RecentOption{Name: "DEFAULT", Hits: 1, Exact: true}
+func (r *iptablesRuleReader) recent(of []Token) *RecentOption {
+	o := &RecentOption{Name: "DEFAULT", Hits: 1, Exact: true}
 	for _, t := range of {
 		switch t.Name {
 		case "--name":
@@ -19,7 +17,7 @@ func (r *ruleReader) recent(of []saved.Token) *saved.RecentOption {
 		case "--rcheck", "--update":
 			o.Ask, o.Not = true, t.Not
 		case "--seconds", "--hitcount":
-			n, ok := saved.Number(t.Args[0], 1<<31)
+			n, ok := Number(t.Args[0], 1<<31)
 			o.Exact = o.Exact && ok
 			if t.Name == "--seconds" {
 				o.Span = n
@@ -37,7 +35,7 @@ func (r *ruleReader) recent(of []saved.Token) *saved.RecentOption {
 	}
 	switch {
 	case o.Set && !o.Ask && !o.Not && o.Exact: // always holds
-		r.rule.Side = append(r.rule.Side, saved.Remembers)
+		r.rule.Side = append(r.rule.Side, Remembers)
 	case o.Set || !o.Exact || !o.Ask:
 		r.unknown("-m recent")
 	}
@@ -58,7 +56,7 @@ func (p *saveFile) recents() {
 				if l == nil {
 					r.Alts[j] = r.Alts[j].WithUnknown("-m recent")
 				} else {
-					r.Alts[j] = r.Alts[j].And(saved.Cond{Limit: l})
+					r.Alts[j] = r.Alts[j].And(Cond{Limit: l})
 				}
 			}
 		}
@@ -66,7 +64,7 @@ func (p *saveFile) recents() {
 }
 
 // recentLimit is the limit that rule i of a chain and one that remembers make together, or nil.
-func (p *saveFile) recentLimit(c *saved.Chain, i int) *saved.Limit {
+func (p *saveFile) recentLimit(c *Chain, i int) *Limit {
 	r := &c.Rules[i]
 	o := r.Recent
 	if !o.Exact || o.Set || o.Span == 0 {
@@ -81,7 +79,7 @@ func (p *saveFile) recentLimit(c *saved.Chain, i int) *saved.Limit {
 		if j < i { // the packet at hand is among those remembered
 			n--
 		}
-		if n == 0 || s.Act.Kind != saved.ActNone && j < i {
+		if n == 0 || s.Act.Kind != ActNone && j < i {
 			continue
 		}
 		return p.rateOf(r, n)
@@ -90,7 +88,7 @@ func (p *saveFile) recentLimit(c *saved.Chain, i int) *saved.Limit {
 }
 
 // asksLess reports whether r surely holds for all packets that other holds for.
-func asksLess(r *saved.Rule, other *saved.Rule) bool {
+func asksLess(r *Rule, other *Rule) bool {
 	for _, a := range other.Alts {
 		covered := false
 		for _, b := range r.Alts {
@@ -104,9 +102,9 @@ func asksLess(r *saved.Rule, other *saved.Rule) bool {
 }
 
 // rateOf is the limit of n packets in the time of a rule, for each address.
-func (p *saveFile) rateOf(r *saved.Rule, n uint32) *saved.Limit {
+func (p *saveFile) rateOf(r *Rule, n uint32) *Limit {
 	o := r.Recent
-	l := &saved.Limit{At: r.At, What: "-m recent", Above: !o.Not, Burst: uint64(n)}
+	l := &Limit{At: r.At, What: "-m recent", Above: !o.Not, Burst: uint64(n)}
 	for _, u := range []struct {
 		unit    string
 		seconds uint64
@@ -134,9 +132,9 @@ func (p *saveFile) rateOf(r *saved.Rule, n uint32) *saved.Limit {
 }
 
 // recentMask is the length of --mask.
-func recentMask(mask string, f saved.Family) (length int, ok bool) {
+func recentMask(mask string, f Family) (length int, ok bool) {
 	most := 32
-	if f == saved.IPv6 {
+	if f == IPv6 {
 		most = 128
 	}
 	if mask == "" {
@@ -146,7 +144,7 @@ func recentMask(mask string, f saved.Family) (length int, ok bool) {
 	if err != nil || m.BitLen() != most {
 		return 0, false
 	}
-	n, ok := saved.MaskLength(m)
+	n, ok := MaskLength(m)
 	if most == 32 && ok {
 		return int(n), n > 0
 	}

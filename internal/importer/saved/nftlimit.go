@@ -1,10 +1,9 @@
-package nft
+package saved
 
 import (
 	"fmt"
 	"net/netip"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -18,19 +17,19 @@ var units = map[string]string{"second": "s", "minute": "min", "hour": "h", "day"
 var bytesOf = map[string]uint64{"bytes": 1, "kbytes": 1 << 10, "mbytes": 1 << 20}
 
 // limit reads a limit of all packets.
-func (r *ruleReader) limit(body any) {
+func (r *nftRuleReader) limit(body any) {
 	l := r.limitOf(body)
 	if l == nil || r.limited {
 		r.unknown("limit")
 		return
 	}
 	r.limited = true
-	r.rule.Narrow([]saved.Cond{{Limit: l}})
+	r.rule.Narrow([]Cond{{Limit: l}})
 }
 
 // limitOf reads a limit, or returns nil when it has no equal. To the burst of one in bytes nft adds the bytes of one time
 // (nft_limit.c of the kernel).
-func (r *ruleReader) limitOf(body any) *saved.Limit {
+func (r *nftRuleReader) limitOf(body any) *Limit {
 	whole := func(key string) (n uint64) {
 		if x, ok := member(body, key).(float64); ok && x > 0 && x == float64(uint64(x)) {
 			n = uint64(x)
@@ -41,7 +40,7 @@ func (r *ruleReader) limitOf(body any) *saved.Limit {
 	rateUnit, _ := member(body, "rate_unit").(string)
 	burstUnit, _ := member(body, "burst_unit").(string)
 	above, _ := member(body, "inv").(bool)
-	l := &saved.Limit{At: r.rule.At, What: "limit", Above: above, Rate: whole("rate"), Unit: units[per], Burst: whole("burst")}
+	l := &Limit{At: r.rule.At, What: "limit", Above: above, Rate: whole("rate"), Unit: units[per], Burst: whole("burst")}
 	if each, ok := bytesOf[rateUnit]; ok {
 		l.Bits, l.Rate = true, l.Rate*each*8
 		l.Burst = l.Rate + l.Burst*max(bytesOf[burstUnit], 1)*8
@@ -53,7 +52,7 @@ func (r *ruleReader) limitOf(body any) *saved.Limit {
 	if l.Burst == 0 {
 		l.Burst = nftDefaultBurst
 	}
-	if rateUnit != "" && rateUnit != "packets" || l.Rate == 0 || l.Rate > saved.MaxPackets || l.Unit == "" {
+	if rateUnit != "" && rateUnit != "packets" || l.Rate == 0 || l.Rate > MaxPackets || l.Unit == "" {
 		return nil
 	}
 	return l
@@ -67,27 +66,27 @@ const (
 
 // connections reads a limit of connections, or returns nil when it has no equal. It counts the packet's own connection, too
 // (nft_connlimit.c of the kernel).
-func (r *ruleReader) connections(body any) *saved.Limit {
+func (r *nftRuleReader) connections(body any) *Limit {
 	n, _ := member(body, "val").(float64)
 	above, _ := member(body, "inv").(bool)
-	if n < 1 || n > saved.MaxConnections || n != float64(uint64(n)) || !r.rule.Begins() {
+	if n < 1 || n > MaxConnections || n != float64(uint64(n)) || !r.rule.Begins() {
 		return nil
 	}
-	l := &saved.Limit{At: r.rule.At, Above: above, Connections: uint64(n)}
+	l := &Limit{At: r.rule.At, Above: above, Connections: uint64(n)}
 	if !r.rule.FirstOnly() {
-		l.Less = saved.FirstPackets
+		l.Less = FirstPackets
 	}
 	return l
 }
 
 // metered reads a limit of each address: `meter`, or `add @set { … limit … }`. Its key is an address, or one of each end.
-func (r *ruleReader) metered(key, body any) {
+func (r *nftRuleReader) metered(key, body any) {
 	key, _ = element(key)
 	statements, ok := body.([]any)
 	if one, is := body.(map[string]any); is {
 		statements, ok = []any{one}, true
 	}
-	var l *saved.Limit
+	var l *Limit
 	for _, s := range statements {
 		switch {
 		case member(s, "counter") != nil:
@@ -114,7 +113,7 @@ func (r *ruleReader) metered(key, body any) {
 	if l.What = "a limit for each address"; l.Connections > 0 {
 		l.What = "a limit of connections"
 	}
-	var families saved.Cond
+	var families Cond
 	for _, p := range parts {
 		if !r.meteredPart(l, p, &families) {
 			r.unknown("a limit for each " + expression(p))
@@ -123,11 +122,11 @@ func (r *ruleReader) metered(key, body any) {
 	}
 	r.limited = true
 	families.Limit = l
-	r.rule.Narrow([]saved.Cond{families})
+	r.rule.Narrow([]Cond{families})
 }
 
 // meteredPart reads a part of a meter's key: an address, cut to a prefix or not, or a port that the rule fixes.
-func (r *ruleReader) meteredPart(l *saved.Limit, part any, c *saved.Cond) bool {
+func (r *nftRuleReader) meteredPart(l *Limit, part any, c *Cond) bool {
 	length := -1
 	if and, ok := member(part, "&").([]any); ok && len(and) == 2 {
 		mask, isText := and[1].(string)
@@ -135,14 +134,14 @@ func (r *ruleReader) meteredPart(l *saved.Limit, part any, c *saved.Cond) bool {
 		if !isText || err != nil {
 			return false
 		}
-		n, whole := saved.MaskLength(a)
+		n, whole := MaskLength(a)
 		if part, length = and[0], int(n); !whole || n == 0 {
 			return false
 		}
 	}
 	p, _ := member(part, "payload").(map[string]any)
-	of := func(f saved.Family, number uint32, full int) bool {
-		*c = c.With(packet.Family, saved.Only(number))
+	of := func(f Family, number uint32, full int) bool {
+		*c = c.With(packet.Family, Only(number))
 		if length < 0 {
 			length = full
 		}
@@ -155,9 +154,9 @@ func (r *ruleReader) meteredPart(l *saved.Limit, part any, c *saved.Cond) bool {
 	}
 	switch fmt.Sprintf("%v %v", p["protocol"], p["field"]) {
 	case "ip saddr", "ip daddr":
-		return of(saved.IPv4, packet.FamilyIPv4, 32)
+		return of(IPv4, packet.FamilyIPv4, 32)
 	case "ip6 saddr", "ip6 daddr":
-		return of(saved.IPv6, packet.FamilyIPv6, 128)
+		return of(IPv6, packet.FamilyIPv6, 128)
 	case "tcp dport", "udp dport", "th dport":
 		for _, a := range r.rule.Alts {
 			if v := a.Field[packet.DPort]; v == nil || v.Count() != 1 {
@@ -170,7 +169,7 @@ func (r *ruleReader) meteredPart(l *saved.Limit, part any, c *saved.Cond) bool {
 }
 
 // behindLimit notes that the rule asks for more behind its limit, which has counted the packets that this leaves out.
-func (r *ruleReader) behindLimit() {
+func (r *nftRuleReader) behindLimit() {
 	for _, c := range r.rule.Alts {
 		if r.limited && c.Limit != nil {
 			c.Limit.Less = "the limit stands before another test of the rule and counts packets that this leaves out, too: the policy does not"

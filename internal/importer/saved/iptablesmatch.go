@@ -1,37 +1,36 @@
-package iptables
+package saved
 
 import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // options are the options with an equal, each under its extension and name, and what it means by itself.
-var options = map[string]func(r *ruleReader, not bool, args []string){
-	"comment--comment":  func(r *ruleReader, _ bool, args []string) { r.rule.Comment = args[0] },
+var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
+	"comment--comment":  func(r *iptablesRuleReader, _ bool, args []string) { r.rule.Comment = args[0] },
 	"multiport--sports": ports(packet.SPort, ":"), "multiport--source-ports": ports(packet.SPort, ":"),
 	"multiport--dports": ports(packet.DPort, ":"), "multiport--destination-ports": ports(packet.DPort, ":"),
-	"multiport--ports": (*ruleReader).eitherPort,
-	"tcp--tcp-flags":   (*ruleReader).tcpFlags,
-	"tcp--syn": func(r *ruleReader, not bool, _ []string) {
+	"multiport--ports": (*iptablesRuleReader).eitherPort,
+	"tcp--tcp-flags":   (*iptablesRuleReader).tcpFlags,
+	"tcp--syn": func(r *iptablesRuleReader, not bool, _ []string) {
 		r.tcpFlags(not, []string{"fin,syn,rst,ack", "syn"})
 	},
-	"icmp--icmp-type": (*ruleReader).icmpType, "icmp6--icmpv6-type": (*ruleReader).icmpType,
-	"icmpv6--icmpv6-type": (*ruleReader).icmpType, "ipv6-icmp--icmpv6-type": (*ruleReader).icmpType,
+	"icmp--icmp-type": (*iptablesRuleReader).icmpType, "icmp6--icmpv6-type": (*iptablesRuleReader).icmpType,
+	"icmpv6--icmpv6-type": (*iptablesRuleReader).icmpType, "ipv6-icmp--icmpv6-type": (*iptablesRuleReader).icmpType,
 
-	"iprange--src-range": ofAddress(saved.Cond.From), "iprange--dst-range": ofAddress(saved.Cond.To),
-	"addrtype--src-type": addrType(saved.Cond.From), "addrtype--dst-type": addrType(saved.Cond.To),
-	"state--state":   (*ruleReader).state,
-	"set--match-set": (*ruleReader).matchSet, "set--return-nomatch": nothing, "set--update-counters": nothing,
+	"iprange--src-range": ofAddress(Cond.From), "iprange--dst-range": ofAddress(Cond.To),
+	"addrtype--src-type": addrType(Cond.From), "addrtype--dst-type": addrType(Cond.To),
+	"state--state":   (*iptablesRuleReader).state,
+	"set--match-set": (*iptablesRuleReader).matchSet, "set--return-nomatch": nothing, "set--update-counters": nothing,
 	"set--update-subcounters": nothing,
 
-	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*ruleReader).class,
-	"tcpmss--mss": (*ruleReader).segmentSize,
-	"tos--tos":    (*ruleReader).tos,
+	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*iptablesRuleReader).class,
+	"tcpmss--mss": (*iptablesRuleReader).segmentSize,
+	"tos--tos":    (*iptablesRuleReader).tos,
 	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
-	"ttl--ttl-lt": hops(saved.Below), "hl--hl-lt": hops(saved.Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
+	"ttl--ttl-lt": hops(Below), "hl--hl-lt": hops(Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
 	"mark--mark": mark("-m mark"), "connmark--mark": mark("-m connmark"),
 }
 
@@ -46,32 +45,32 @@ func init() {
 	}
 }
 
-func nothing(*ruleReader, bool, []string) {}
+func nothing(*iptablesRuleReader, bool, []string) {}
 
-func ofAddress(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader, bool, []string) {
-	return func(r *ruleReader, not bool, args []string) { r.address(not, args[0], side) }
+func ofAddress(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, []string) {
+	return func(r *iptablesRuleReader, not bool, args []string) { r.address(not, args[0], side) }
 }
 
 // test narrows all alternatives by an address.
-func (r *ruleReader) test(not bool, t saved.AddrTest, side func(saved.Cond, saved.AddrTest) saved.Cond) {
+func (r *iptablesRuleReader) test(not bool, t AddrTest, side func(Cond, AddrTest) Cond) {
 	if not {
 		t = t.Not()
 	}
-	r.each(func(c saved.Cond) saved.Cond { return side(c, t) })
+	r.each(func(c Cond) Cond { return side(c, t) })
 }
 
-func (r *ruleReader) address(not bool, text string, side func(saved.Cond, saved.AddrTest) saved.Cond) {
-	set, ok := saved.ParseAddrs(text)
+func (r *iptablesRuleReader) address(not bool, text string, side func(Cond, AddrTest) Cond) {
+	set, ok := ParseAddrs(text)
 	if !ok {
 		r.unknown("address " + text)
 		return
 	}
-	r.test(not, saved.AddrTest{In: set}, side)
+	r.test(not, AddrTest{In: set}, side)
 }
 
 // protocol reads -p.
-func (r *ruleReader) protocol(not bool, args []string) {
-	n, ok := saved.ProtoNumber(args[0])
+func (r *iptablesRuleReader) protocol(not bool, args []string) {
+	n, ok := ProtoNumber(args[0])
 	switch {
 	case !not && (args[0] == "all" || ok && n == 0):
 		return
@@ -79,48 +78,48 @@ func (r *ruleReader) protocol(not bool, args []string) {
 		r.unknown("protocol " + args[0])
 		return
 	}
-	v := saved.Only(n)
+	v := Only(n)
 	if not {
 		v = v.Not(packet.Proto)
 	} else {
 		r.protos = []uint32{n}
 	}
-	r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, v) })
+	r.each(func(c Cond) Cond { return c.With(packet.Proto, v) })
 }
 
 // inDevice reads -i; iptables writes + for the * of others.
-func (r *ruleReader) inDevice(not bool, args []string) {
+func (r *iptablesRuleReader) inDevice(not bool, args []string) {
 	name := args[0]
 	if strings.HasSuffix(name, "+") {
 		name = strings.TrimSuffix(name, "+") + "*"
 	}
-	r.each(func(c saved.Cond) saved.Cond {
-		c.Devices = append(c.Devices, saved.DeviceTest{Names: []string{name}, Not: not})
+	r.each(func(c Cond) Cond {
+		c.Devices = append(c.Devices, DeviceTest{Names: []string{name}, Not: not})
 		return c
 	})
 }
 
 // addrType reads kinds of addresses.
-func addrType(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader, bool, []string) {
-	return func(r *ruleReader, not bool, args []string) {
-		set, narrower, ok := saved.AddrKinds(strings.ToLower(args[0]))
+func addrType(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, []string) {
+	return func(r *iptablesRuleReader, not bool, args []string) {
+		set, narrower, ok := AddrKinds(strings.ToLower(args[0]))
 		if !ok || narrower && not {
 			r.unknown("address type " + args[0])
 			return
 		}
-		r.test(not, saved.AddrTest{In: set}, side)
+		r.test(not, AddrTest{In: set}, side)
 		if narrower {
-			r.each(func(c saved.Cond) saved.Cond { return c.Narrowed(saved.DirectedBroadcast) })
+			r.each(func(c Cond) Cond { return c.Narrowed(DirectedBroadcast) })
 		}
 	}
 }
 
 // countries reads codes of countries. The rule has their addresses from files of this host, and the policy from a database.
-func (r *ruleReader) countries(t saved.Token) {
+func (r *iptablesRuleReader) countries(t Token) {
 	codes := strings.Split(strings.ToUpper(t.Args[0]), ",")
-	side := saved.Cond.From
+	side := Cond.From
 	if strings.HasPrefix(t.Name, "--d") {
-		side = saved.Cond.To
+		side = Cond.To
 	}
 	switch rs := r.file.rs; {
 	case slices.ContainsFunc(codes, func(c string) bool { return len(c) != 2 || c[0] < 'A' || c[0] > 'Z' || c[1] < 'A' || c[1] > 'Z' }):
@@ -128,13 +127,13 @@ func (r *ruleReader) countries(t saved.Token) {
 	case rs.Geo == "":
 		r.unknown("-m geoip, for which import needs a database of countries: give one with --geo FILE")
 	default:
-		r.test(t.Not, saved.AddrTest{In: &saved.AddrSet{Sets: []*saved.Set{rs.Country(codes)}}}, side)
+		r.test(t.Not, AddrTest{In: &AddrSet{Sets: []*Set{rs.Country(codes)}}}, side)
 		r.file.report.Note(r.rule.At, "-m geoip: the policy has the countries' addresses from %s, and not from the files of xt_geoip", rs.Geo)
 	}
 }
 
 // matchSet reads a set's name and which of the packet's addresses and ports are looked up.
-func (r *ruleReader) matchSet(not bool, args []string) {
+func (r *iptablesRuleReader) matchSet(not bool, args []string) {
 	s := r.file.private[args[0]]
 	if s == nil {
 		r.unknown("set " + args[0] + ", which no file has: give the output of ipset save, too")

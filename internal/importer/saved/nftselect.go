@@ -1,9 +1,8 @@
-package nft
+package saved
 
 import (
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -11,68 +10,68 @@ import (
 type selector struct {
 	field  packet.Field
 	kind   kind
-	domain saved.Values // what the field of packets that have it can be; nil is all
-	shift  uint32       // added to nft's values
-	code   bool         // messages: their code, not their type
-	both   bool         // ports: of TCP and of UDP
-	flags  bool         // tested bit by bit
-	mask   uint32       // of flags
-	given  saved.Cond   // what else a packet must be to have it
+	domain Values // what the field of packets that have it can be; nil is all
+	shift  uint32 // added to nft's values
+	code   bool   // messages: their code, not their type
+	both   bool   // ports: of TCP and of UDP
+	flags  bool   // tested bit by bit
+	mask   uint32 // of flags
+	given  Cond   // what else a packet must be to have it
 
-	side    func(saved.Cond, saved.AddrTest) saved.Cond // for addresses, instead of a field
-	device  bool                                        // or the device
-	kinds   bool                                        // the address's kind, as fib finds it
-	status  bool                                        // or what conntrack did
-	bytes   *raw                                        // or bytes at a place
-	unknown string                                      // or nothing that the policy can test
+	side    func(Cond, AddrTest) Cond // for addresses, instead of a field
+	device  bool                      // or the device
+	kinds   bool                      // the address's kind, as fib finds it
+	status  bool                      // or what conntrack did
+	bytes   *raw                      // or bytes at a place
+	unknown string                    // or nothing that the policy can test
 }
 
 func fieldOf(f packet.Field, k kind) selector { return selector{field: f, kind: k} }
 
 // addressOf is a selector of an address of one family.
-func addressOf(f uint32, side func(saved.Cond, saved.AddrTest) saved.Cond) selector {
-	return selector{side: side, given: saved.Cond{}.With(packet.Family, saved.Only(f))}
+func addressOf(f uint32, side func(Cond, AddrTest) Cond) selector {
+	return selector{side: side, given: Cond{}.With(packet.Family, Only(f))}
 }
 
 // inFamily is s for packets of one family.
 func (s selector) inFamily(f uint32) selector {
-	s.given = s.given.With(packet.Family, saved.Only(f))
+	s.given = s.given.With(packet.Family, Only(f))
 	return s
 }
 
 func portOf(f packet.Field, protos ...uint32) selector {
-	all, _ := saved.PortsIn(saved.TCPPorts, protos...)
+	all, _ := PortsIn(TCPPorts, protos...)
 	s := selector{field: f, kind: portKind, domain: all, both: len(protos) > 1}
-	if len(protos) == 1 && protos[0] == saved.ProtoUDP {
+	if len(protos) == 1 && protos[0] == ProtoUDP {
 		s.shift = packet.PortUDP
 	}
 	return s
 }
 
-func typeOf(f saved.Family) selector {
-	base := saved.ICMPBase(f)
-	return selector{field: packet.ICMP, shift: base, domain: saved.Values{{First: base, Last: base + 0xffff}}, kind: named(255, saved.ICMPNames[f])}
+func typeOf(f Family) selector {
+	base := ICMPBase(f)
+	return selector{field: packet.ICMP, shift: base, domain: Values{{First: base, Last: base + 0xffff}}, kind: named(255, ICMPNames[f])}
 }
 
-func codeOf(f saved.Family) selector {
+func codeOf(f Family) selector {
 	s := typeOf(f)
-	s.kind, s.code = named(255, saved.ICMPCodes[f]), true
+	s.kind, s.code = named(255, ICMPCodes[f]), true
 	return s
 }
 
 // messages are the messages whose type, or code, is in v.
-func (s selector) messages(v saved.Values) saved.Values {
-	out := saved.Values{}
+func (s selector) messages(v Values) Values {
+	out := Values{}
 	for _, w := range v {
 		if !s.code {
-			out = append(out, saved.Span{First: s.shift + w.First<<8, Last: s.shift + w.Last<<8 + 255})
+			out = append(out, Span{First: s.shift + w.First<<8, Last: s.shift + w.Last<<8 + 255})
 			continue
 		}
 		for kind := range uint32(256) {
-			out = append(out, saved.Span{First: s.shift + kind<<8 + w.First, Last: s.shift + kind<<8 + w.Last})
+			out = append(out, Span{First: s.shift + kind<<8 + w.First, Last: s.shift + kind<<8 + w.Last})
 		}
 	}
-	return saved.Normalize(out)
+	return Normalize(out)
 }
 
 // looking is s, whose values are not quite those of the policy's key.
@@ -83,24 +82,24 @@ func (s selector) looking(how string) selector {
 
 // payloads are the header fields with an equal, by protocol and name.
 var payloads = map[string]selector{
-	"ip saddr": addressOf(packet.FamilyIPv4, saved.Cond.From), "ip daddr": addressOf(packet.FamilyIPv4, saved.Cond.To),
-	"ip6 saddr": addressOf(packet.FamilyIPv6, saved.Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, saved.Cond.To),
+	"ip saddr": addressOf(packet.FamilyIPv4, Cond.From), "ip daddr": addressOf(packet.FamilyIPv4, Cond.To),
+	"ip6 saddr": addressOf(packet.FamilyIPv6, Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, Cond.To),
 	"ip protocol":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv4),
-	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(saved.FirstHeader),
+	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(FirstHeader),
 	"ip ttl":       fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv4),
 	"ip6 hoplimit": fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv6),
 	"ip dscp":      fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv4),
 	"ip6 dscp":     fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv6),
 	"ip length":    fieldOf(packet.Length, lengthKind).inFamily(packet.FamilyIPv4),
 	"ip version":   fieldOf(packet.Family, named(15, nil)).unsupported("ip version"),
-	"tcp dport":    portOf(packet.DPort, saved.ProtoTCP), "tcp sport": portOf(packet.SPort, saved.ProtoTCP),
-	"udp dport": portOf(packet.DPort, saved.ProtoUDP), "udp sport": portOf(packet.SPort, saved.ProtoUDP),
-	"th dport": portOf(packet.DPort, saved.ProtoTCP, saved.ProtoUDP), "th sport": portOf(packet.SPort, saved.ProtoTCP, saved.ProtoUDP),
-	"tcp flags":   {field: packet.Flags, kind: flagKind, domain: saved.Values{{First: 0, Last: packet.FlagsNone - 1}}, flags: true, mask: 255},
-	"icmp type":   typeOf(saved.IPv4),
-	"icmp code":   codeOf(saved.IPv4),
-	"icmpv6 type": typeOf(saved.IPv6),
-	"icmpv6 code": codeOf(saved.IPv6),
+	"tcp dport":    portOf(packet.DPort, ProtoTCP), "tcp sport": portOf(packet.SPort, ProtoTCP),
+	"udp dport": portOf(packet.DPort, ProtoUDP), "udp sport": portOf(packet.SPort, ProtoUDP),
+	"th dport": portOf(packet.DPort, ProtoTCP, ProtoUDP), "th sport": portOf(packet.SPort, ProtoTCP, ProtoUDP),
+	"tcp flags":   {field: packet.Flags, kind: flagKind, domain: Values{{First: 0, Last: packet.FlagsNone - 1}}, flags: true, mask: 255},
+	"icmp type":   typeOf(IPv4),
+	"icmp code":   codeOf(IPv4),
+	"icmpv6 type": typeOf(IPv6),
+	"icmpv6 code": codeOf(IPv6),
 	"ether type":  fieldOf(packet.Family, familyKind),
 }
 
@@ -125,7 +124,7 @@ func selectorOf(v any) selector {
 		return segmentSize(o["field"] == nil)
 	}
 	if e, ok := member(v, "exthdr").(map[string]any); ok && e["name"] == "frag" && e["field"] == "frag-off" {
-		s := selector{field: packet.Fragment, kind: firstKind, domain: saved.Only(packet.FragmentFirst, packet.FragmentLater)}
+		s := selector{field: packet.Fragment, kind: firstKind, domain: Only(packet.FragmentFirst, packet.FragmentLater)}
 		return s.inFamily(packet.FamilyIPv6)
 	}
 	if m, ok := member(v, "meta").(map[string]any); ok {
@@ -166,7 +165,7 @@ func (s selector) orMeta(key any) selector {
 
 // segmentSize reads the size in the MSS option, or whether there is one. A segment without it matches no comparison.
 func segmentSize(presence bool) selector {
-	s := selector{field: packet.MSS, kind: named(saved.MaxMSS, nil), domain: saved.Values{{First: 0, Last: saved.MaxMSS}}}
+	s := selector{field: packet.MSS, kind: named(MaxMSS, nil), domain: Values{{First: 0, Last: MaxMSS}}}
 	if presence {
 		s.kind, s.domain = nil, nil
 	}
@@ -179,9 +178,9 @@ func fibSelector(f map[string]any) selector {
 	if f["result"] == "type" && len(flags) == 1 {
 		switch flags[0] {
 		case "saddr":
-			return selector{kinds: true, side: saved.Cond.From}
+			return selector{kinds: true, side: Cond.From}
 		case "daddr":
-			return selector{kinds: true, side: saved.Cond.To}
+			return selector{kinds: true, side: Cond.To}
 		}
 	}
 	return selector{unknown: fmt.Sprintf("fib %v", f["result"])}

@@ -1,4 +1,4 @@
-package iptables
+package saved
 
 import (
 	"encoding/binary"
@@ -7,13 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // ipHeader is the length of an IP header without options or extension headers.
-func ipHeader(f saved.Family) int {
-	if f == saved.IPv6 {
+func ipHeader(f Family) int {
+	if f == IPv6 {
 		return 40
 	}
 	return 20
@@ -23,8 +22,8 @@ func ipHeader(f saved.Family) int {
 const shortHeader = 8
 
 // bytesOf reads what u32 and string ask of a packet's bytes.
-func (r *ruleReader) bytesOf(all []saved.Token) {
-	parts := map[int][]saved.Token{}
+func (r *iptablesRuleReader) bytesOf(all []Token) {
+	parts := map[int][]Token{}
 	texts := false
 	for _, t := range all {
 		if t.Module == "string" && t.Unread == "" {
@@ -48,7 +47,7 @@ func (r *ruleReader) bytesOf(all []saved.Token) {
 
 // location is what the tests of a rule say of where the bytes stand.
 type location struct {
-	family saved.Family
+	family Family
 	short  bool // the IP header has no options, or no extension headers
 }
 
@@ -56,9 +55,9 @@ type location struct {
 const noOptions = "it reads no packets with IPv4 options or IPv6 extension headers, and the policy reads those, too"
 
 // u32 reads the tests of one u32 match.
-func (r *ruleReader) u32(t saved.Token, place *location, texts bool) {
-	var bytes saved.Payload
-	var fields []saved.Cond
+func (r *iptablesRuleReader) u32(t Token, place *location, texts bool) {
+	var bytes Payload
+	var fields []Cond
 	for test := range strings.SplitSeq(t.Args[0], "&&") {
 		u, ok := parseU32(test)
 		switch {
@@ -66,15 +65,15 @@ func (r *ruleReader) u32(t saved.Token, place *location, texts bool) {
 			r.unknown("-m u32, " + strings.TrimSpace(test))
 			return
 		case u.headerLength(place.family):
-			if t.Not || !texts && r.rule.Act.Kind != saved.ActJump {
+			if t.Not || !texts && r.rule.Act.Kind != ActJump {
 				r.unknown("-m u32, whether there are IPv4 options")
 				return
 			}
 			place.short = true
 			if !texts { // the texts are in the chain that it leads to
-				r.each(func(c saved.Cond) saved.Cond { return c.Narrowed(noOptions) })
+				r.each(func(c Cond) Cond { return c.Narrowed(noOptions) })
 			}
-		case u.base == atIP && place.family == saved.IPv6 && r.firstIs(u):
+		case u.base == atIP && place.family == IPv6 && r.firstIs(u):
 			place.short = true
 		default:
 			c, at, why := u.meaning(place)
@@ -93,20 +92,20 @@ func (r *ruleReader) u32(t saved.Token, place *location, texts bool) {
 }
 
 // askBytes narrows the rule by tests of bytes and of fields, which must all hold, or with not must not.
-func (r *ruleReader) askBytes(not bool, bytes saved.Payload, fields []saved.Cond, place *location) {
+func (r *iptablesRuleReader) askBytes(not bool, bytes Payload, fields []Cond, place *location) {
 	if not && len(fields) > 0 {
 		r.unknown("! -m u32, of the IP header")
 		return
 	}
 	bytes.Not = not
-	r.each(func(c saved.Cond) saved.Cond {
+	r.each(func(c Cond) Cond {
 		for _, f := range fields {
 			c = c.And(f)
 		}
 		if len(bytes.At) == 0 {
 			return c
 		}
-		if place.family == saved.IPv6 {
+		if place.family == IPv6 {
 			c = c.Narrowed(noOptions)
 		}
 		return c.WithPayload(bytes)
@@ -114,12 +113,12 @@ func (r *ruleReader) askBytes(not bool, bytes saved.Payload, fields []saved.Cond
 }
 
 // firstIs reports whether a test holds, as the rule's protocol is that of the first header behind that of IPv6.
-func (r *ruleReader) firstIs(u u32Test) bool {
-	w, low, ok := saved.MaskedWord(u.offset, u.mask)
+func (r *iptablesRuleReader) firstIs(u u32Test) bool {
+	w, low, ok := MaskedWord(u.offset, u.mask)
 	if !ok || w.Bit != 48 || w.Width != 8 || low != u.shift || len(r.protos) != 1 {
 		return false
 	}
-	return saved.Only(r.protos[0]).Within(u.values)
+	return Only(r.protos[0]).Within(u.values)
 }
 
 // base is where the offset of a test counts from.
@@ -137,13 +136,13 @@ type u32Test struct {
 	offset int
 	mask   uint32
 	shift  int
-	values saved.Values
+	values Values
 }
 
 // headerLength reports whether the test holds for IPv4 headers without options alone.
-func (u u32Test) headerLength(f saved.Family) bool {
-	w, _, ok := saved.MaskedWord(u.offset, u.mask)
-	return ok && f == saved.IPv4 && u.base == atIP && w.Bit == 4 && w.Width == 4 && len(u.values) == 1 && u.values[0] == saved.Span{First: 5, Last: 5}
+func (u u32Test) headerLength(f Family) bool {
+	w, _, ok := MaskedWord(u.offset, u.mask)
+	return ok && f == IPv4 && u.base == atIP && w.Bit == 4 && w.Width == 4 && len(u.values) == 1 && u.values[0] == Span{First: 5, Last: 5}
 }
 
 var operation = wording.Regexp(`^(&|>>|<<|@)\s*(0[xX][0-9a-fA-F]+|\d+)\s*`)
@@ -165,11 +164,11 @@ func parseU32(text string) (u u32Test, ok bool) {
 		where, ok = where[len(m[0]):], err == nil && u.apply(m[1], uint32(n))
 	}
 	for word := range strings.SplitSeq(values, ",") {
-		s, read := saved.NumberSpan(strings.TrimSpace(word), ":", 1<<32-1)
+		s, read := NumberSpan(strings.TrimSpace(word), ":", 1<<32-1)
 		ok = ok && read
 		u.values = append(u.values, s)
 	}
-	u.values = saved.Normalize(u.values)
+	u.values = Normalize(u.values)
 	return u, ok
 }
 
@@ -210,13 +209,13 @@ func (u *u32Test) apply(operator string, n uint32) bool {
 }
 
 // meaning is the field that the test asks for, or the bytes at a place, or the reason that there is no equal.
-func (u u32Test) meaning(place *location) (c saved.Cond, at *saved.At, why string) {
+func (u u32Test) meaning(place *location) (c Cond, at *At, why string) {
 	header := ipHeader(place.family)
-	if u.base == atIP && u.offset+4 > header && u.offset >= header-3 && (place.family == saved.IPv6 && place.short) || u.base == atIP && u.offset >= header && place.short {
+	if u.base == atIP && u.offset+4 > header && u.offset >= header-3 && (place.family == IPv6 && place.short) || u.base == atIP && u.offset >= header && place.short {
 		u.base, u.offset = atL4, u.offset-header
 	}
 	if u.base == atIP {
-		w, low, ok := saved.MaskedWord(u.offset, u.mask)
+		w, low, ok := MaskedWord(u.offset, u.mask)
 		if !ok || low != u.shift {
 			return c, nil, fmt.Sprintf("bits of the IP header at %d", u.offset)
 		}
@@ -236,15 +235,15 @@ func (u u32Test) meaning(place *location) (c saved.Cond, at *saved.At, why strin
 	for n < 3 && mask[n] == 0 {
 		n++
 	}
-	return c, &saved.At{Header: u.base == atL4, Offset: u.offset + n, Mask: string(mask[n:]), Value: string(value[n:])}, ""
+	return c, &At{Header: u.base == atL4, Offset: u.offset + n, Mask: string(mask[n:]), Value: string(value[n:])}, ""
 }
 
 // text reads one string match. The kernel looks from the IP header on, and the policy in the payload.
-func (r *ruleReader) text(of []saved.Token, place *location) {
-	t := saved.Text{}
+func (r *iptablesRuleReader) text(of []Token, place *location) {
+	t := Text{}
 	from, to, not, ok := 0, 65535, false, true
 	number := func(text string) int {
-		n, read := saved.Number(text, 65535)
+		n, read := Number(text, 65535)
 		ok = ok && read
 		return int(n)
 	}
@@ -268,23 +267,23 @@ func (r *ruleReader) text(of []saved.Token, place *location) {
 		t.Text = strings.ToLower(t.Text)
 	}
 	least := ipHeader(place.family) + shortHeader
-	udp := len(r.protos) == 1 && r.protos[0] == saved.ProtoUDP
-	exact := udp && place.short && from == least && to-least <= saved.MaxWithin
-	switch p := (saved.Payload{Texts: []saved.Text{t}}); {
+	udp := len(r.protos) == 1 && r.protos[0] == ProtoUDP
+	exact := udp && place.short && from == least && to-least <= MaxWithin
+	switch p := (Payload{Texts: []Text{t}}); {
 	case !ok || from > least:
 		r.unknown("-m string, which begins to look behind the start of the payload")
 		return
-	case r.rule.Act.Kind == saved.ActReject:
+	case r.rule.Act.Kind == ActReject:
 		r.unknown("-m string, of a rule that rejects: on XDP the policy drops by text, and cannot answer")
 		return
 	default:
-		p.Texts[0].Within = min(to-least, saved.MaxWithin)
+		p.Texts[0].Within = min(to-least, MaxWithin)
 		if !p.Fits() {
 			r.unknown("-m string, of which the policy takes up to 64 bytes that stand in the payload")
 			return
 		}
 		p.Not = not
-		r.each(func(c saved.Cond) saved.Cond {
+		r.each(func(c Cond) Cond {
 			c = c.Narrowed(searched(exact, p.Texts[0].Within))
 			return c.WithPayload(p)
 		})

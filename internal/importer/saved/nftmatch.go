@@ -1,16 +1,14 @@
-package nft
+package saved
 
 import (
 	"fmt"
 	"strings"
 
 	"go4.org/netipx"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // meets is what it means that an expression compares so with a value: any of the conds.
-func (r *ruleReader) meets(left any, op string, right any) []saved.Cond {
+func (r *nftRuleReader) meets(left any, op string, right any) []Cond {
 	if parts, ok := member(left, "concat").([]any); ok {
 		return r.tuples(parts, op, right)
 	}
@@ -34,20 +32,20 @@ func (r *ruleReader) meets(left any, op string, right any) []saved.Cond {
 	default:
 		c = r.number(c, s, op, right)
 	}
-	return []saved.Cond{c}
+	return []Cond{c}
 }
 
-func unknownValue(c saved.Cond, op string, right any) saved.Cond {
-	return c.WithUnknown(saved.Shorten(fmt.Sprintf("the comparison %s %s", op, compact(right))))
+func unknownValue(c Cond, op string, right any) Cond {
+	return c.WithUnknown(Shorten(fmt.Sprintf("the comparison %s %s", op, compact(right))))
 }
 
 // devices reads the names of devices.
-func (s selector) devices(c saved.Cond, op string, right any) saved.Cond {
+func (s selector) devices(c Cond, op string, right any) Cond {
 	list, ok := listOf(right)
 	if !ok {
 		list = []any{right}
 	}
-	t := saved.DeviceTest{Not: op == "!="}
+	t := DeviceTest{Not: op == "!="}
 	for _, v := range list {
 		v, _ = element(v)
 		name, ok := v.(string)
@@ -61,7 +59,7 @@ func (s selector) devices(c saved.Cond, op string, right any) saved.Cond {
 }
 
 // addrKind reads the kinds of addresses that fib finds.
-func (s selector) addrKind(c saved.Cond, op string, right any) saved.Cond {
+func (s selector) addrKind(c Cond, op string, right any) Cond {
 	list, ok := listOf(right)
 	if !ok {
 		list = []any{right}
@@ -70,23 +68,23 @@ func (s selector) addrKind(c saved.Cond, op string, right any) saved.Cond {
 	for _, v := range list {
 		names = append(names, fmt.Sprint(v))
 	}
-	set, narrower, ok := saved.AddrKinds(strings.Join(names, ","))
+	set, narrower, ok := AddrKinds(strings.Join(names, ","))
 	if !ok || narrower && op != "==" || op != "==" && op != "!=" {
 		return unknownValue(c, op, right)
 	}
-	t := saved.AddrTest{In: set}
+	t := AddrTest{In: set}
 	if op == "!=" {
 		t = t.Not()
 	}
 	c = s.side(c, t)
 	if narrower {
-		c = c.Narrowed(saved.DirectedBroadcast)
+		c = c.Narrowed(DirectedBroadcast)
 	}
 	return c
 }
 
 // address reads addresses, or the name of a set of them.
-func (r *ruleReader) address(c saved.Cond, s selector, op string, right any) saved.Cond {
+func (r *nftRuleReader) address(c Cond, s selector, op string, right any) Cond {
 	set, narrower, ok := r.addrs(right)
 	if !ok || op != "==" && op != "!=" || narrower && op != "==" {
 		return unknownValue(c, op, right)
@@ -94,7 +92,7 @@ func (r *ruleReader) address(c saved.Cond, s selector, op string, right any) sav
 	if narrower {
 		c = c.Narrowed("the policy names no IPv6 addresses that stand for IPv4 ones (::ffff:0:0/96)")
 	}
-	t := saved.AddrTest{In: set}
+	t := AddrTest{In: set}
 	if op == "!=" {
 		t = t.Not()
 	}
@@ -102,7 +100,7 @@ func (r *ruleReader) address(c saved.Cond, s selector, op string, right any) sav
 }
 
 // addrs is a set of addresses; narrower says that some of them are left out.
-func (r *ruleReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
+func (r *nftRuleReader) addrs(right any) (set *AddrSet, narrower, ok bool) {
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		found := r.file.named(r.head, name)
 		if found == nil || !found.IsAddrs() {
@@ -121,34 +119,34 @@ func (r *ruleReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
 		switch {
 		case !ok:
 			return nil, false, false
-		case saved.Mapped(a):
+		case Mapped(a):
 			narrower = true
 		default:
 			ranges = append(ranges, a)
 		}
 	}
-	return &saved.AddrSet{Ranges: saved.Join(ranges)}, narrower, len(ranges) > 0
+	return &AddrSet{Ranges: Join(ranges)}, narrower, len(ranges) > 0
 }
 
-func withSet(s *saved.Set) *saved.AddrSet { return &saved.AddrSet{Sets: []*saved.Set{s}} }
+func withSet(s *Set) *AddrSet { return &AddrSet{Sets: []*Set{s}} }
 
 // tuples is a lookup of several fields at once.
-func (r *ruleReader) tuples(parts []any, op string, right any) []saved.Cond {
+func (r *nftRuleReader) tuples(parts []any, op string, right any) []Cond {
 	list, ok := listOf(right)
 	if name, isName := right.(string); isName {
 		set := r.file.named(r.head, name)
 		if set == nil || set.Dynamic {
-			return []saved.Cond{saved.Cond{}.WithUnknown("set " + name)}
+			return []Cond{Cond{}.WithUnknown("set " + name)}
 		}
 		list, ok = set.elem, true
 	}
 	if !ok {
 		list = []any{right}
 	}
-	if op != "==" || len(list) > saved.MaxTuples {
-		return []saved.Cond{saved.Cond{}.WithUnknown(fmt.Sprintf("%d combinations of values, compared by %s", len(list), op))}
+	if op != "==" || len(list) > MaxTuples {
+		return []Cond{Cond{}.WithUnknown(fmt.Sprintf("%d combinations of values, compared by %s", len(list), op))}
 	}
-	var alts []saved.Cond
+	var alts []Cond
 	for _, e := range list {
 		e, _ = element(e)
 		alts = append(alts, r.tuple(parts, e))
@@ -157,12 +155,12 @@ func (r *ruleReader) tuples(parts []any, op string, right any) []saved.Cond {
 }
 
 // tuple is one combination of values.
-func (r *ruleReader) tuple(parts []any, e any) saved.Cond {
+func (r *nftRuleReader) tuple(parts []any, e any) Cond {
 	vals, ok := member(e, "concat").([]any)
 	if !ok || len(vals) != len(parts) {
-		return saved.Cond{}.WithUnknown("the combination " + compact(e))
+		return Cond{}.WithUnknown("the combination " + compact(e))
 	}
-	var c saved.Cond
+	var c Cond
 	for i := range parts {
 		for _, m := range r.meets(parts[i], "==", vals[i]) {
 			c = c.And(m)

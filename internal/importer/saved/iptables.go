@@ -1,17 +1,15 @@
-package iptables
+package saved
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // builtin are the built-in chains, and where on a packet's way they are asked.
-var builtin = map[string]saved.Hook{
-	"PREROUTING": saved.HookPrerouting, "INPUT": saved.HookInput, "FORWARD": saved.HookForward,
-	"OUTPUT": saved.HookOutput, "POSTROUTING": saved.HookOutput,
+var builtin = map[string]Hook{
+	"PREROUTING": HookPrerouting, "INPUT": HookInput, "FORWARD": HookForward,
+	"OUTPUT": HookOutput, "POSTROUTING": HookOutput,
 }
 
 // tablePriority is the order of the tables at one hook (kernel include/uapi/linux/netfilter_ipv4.h).
@@ -20,38 +18,38 @@ var tablePriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "fi
 // saveFile is a file of iptables-save as far as it was read.
 type saveFile struct {
 	file    string
-	family  saved.Family
-	rs      *saved.Ruleset
-	report  *saved.Report
-	table   *saved.Table
-	private map[string]*saved.Set // the sets by name
+	family  Family
+	rs      *Ruleset
+	report  *Report
+	table   *Table
+	private map[string]*Set // the sets by name
 }
 
-// Read reads the output of iptables-save or, by its family, ip6tables-save into rs.
-func Read(rs *saved.Ruleset, rep *saved.Report, src saved.Source, f saved.Family) error {
-	p := &saveFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*saved.Set{}}
+// ReadIptables reads the output of iptables-save or, by its family, ip6tables-save into rs.
+func ReadIptables(rs *Ruleset, rep *Report, src Source, f Family) error {
+	p := &saveFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*Set{}}
 	for _, s := range rs.Sets {
 		p.private[s.Name] = s
 	}
 	number := 0
 	for line := range strings.SplitSeq(string(src.Data), "\n") {
 		number++
-		if err := p.line(saved.Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}); err != nil {
+		if err := p.line(Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}); err != nil {
 			return err
 		}
 	}
 	if p.table != nil {
-		return &saved.InputError{File: src.Name, Line: number, Msg: fmt.Sprintf("table %s has no COMMIT: the file is cut off", p.table.Kind),
+		return &InputError{File: src.Name, Line: number, Msg: fmt.Sprintf("table %s has no COMMIT: the file is cut off", p.table.Kind),
 			Remedy: "save the rules again"}
 	}
 	if len(rs.Tables) == 0 {
-		return &saved.InputError{File: src.Name, Line: 0, Msg: "no table is in it", Remedy: "iptables-save prints rules as it wants them"}
+		return &InputError{File: src.Name, Line: 0, Msg: "no table is in it", Remedy: "iptables-save prints rules as it wants them"}
 	}
 	return nil
 }
 
 // line reads one line.
-func (p *saveFile) line(at saved.Place) error {
+func (p *saveFile) line(at Place) error {
 	text := at.Text
 	switch {
 	case text == "" || text[0] == '#':
@@ -59,7 +57,7 @@ func (p *saveFile) line(at saved.Place) error {
 	case text[0] == '*':
 		return p.begin(at, text[1:])
 	case p.table == nil:
-		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q stands before any table", saved.Shorten(text)),
+		return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q stands before any table", Shorten(text)),
 			Remedy: "this is not what iptables-save prints"}
 	case text == "COMMIT":
 		p.resolve()
@@ -71,21 +69,21 @@ func (p *saveFile) line(at saved.Place) error {
 	return p.command(at)
 }
 
-func (p *saveFile) begin(at saved.Place, name string) error {
+func (p *saveFile) begin(at Place, name string) error {
 	if p.table != nil {
-		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("table %s begins, and table %s has no COMMIT", name, p.table.Kind),
+		return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("table %s begins, and table %s has no COMMIT", name, p.table.Kind),
 			Remedy: "save the rules again"}
 	}
-	p.table = &saved.Table{Families: p.family, Kind: name, Chains: map[string]*saved.Chain{}, Line: at}
+	p.table = &Table{Families: p.family, Kind: name, Chains: map[string]*Chain{}, Line: at}
 	p.rs.Tables = append(p.rs.Tables, p.table)
 	return nil
 }
 
 // declare reads `:INPUT DROP [0:0]`.
-func (p *saveFile) declare(at saved.Place, text string) error {
+func (p *saveFile) declare(at Place, text string) error {
 	words := strings.Fields(text)
 	if len(words) < 2 {
-		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %q has no policy", saved.Shorten(text)),
+		return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %q has no policy", Shorten(text)),
 			Remedy: "this is not what iptables-save prints"}
 	}
 	c := p.table.Chain(words[0])
@@ -94,17 +92,17 @@ func (p *saveFile) declare(at saved.Place, text string) error {
 	p.base(c)
 	switch words[1] {
 	case "DROP":
-		c.Policy.Kind = saved.ActDrop
+		c.Policy.Kind = ActDrop
 	case "ACCEPT", "-":
 	default:
-		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %s has the policy %s", c.Name, saved.Shorten(words[1])),
+		return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %s has the policy %s", c.Name, Shorten(words[1])),
 			Remedy: "a policy is ACCEPT or DROP"}
 	}
 	return nil
 }
 
 // command reads `-A CHAIN …` and the other commands that iptables-restore takes, with counters before them or without.
-func (p *saveFile) command(at saved.Place) error {
+func (p *saveFile) command(at Place) error {
 	text := at.Text
 	if text[0] == '[' {
 		if _, rest, ok := strings.Cut(text, "]"); ok {
@@ -127,7 +125,7 @@ func (p *saveFile) command(at saved.Place) error {
 		c := p.chain(at, args[0])
 		n, rest := 0, args[1:]
 		if len(rest) > 0 {
-			if number, ok := saved.Number(rest[0], 1<<20); ok && number > 0 {
+			if number, ok := Number(rest[0], 1<<20); ok && number > 0 {
 				n, rest = int(number)-1, rest[1:]
 			}
 		}
@@ -150,41 +148,41 @@ func (p *saveFile) command(at saved.Place) error {
 
 // unlike is the error that a line is nothing that is understood. Where rules are removed or replaced, a part of them is no
 // import.
-func (p *saveFile) unlike(at saved.Place) error {
+func (p *saveFile) unlike(at Place) error {
 	remedy := "save the rules with iptables-save"
-	if what, how := saved.Resembles(at.Text); what != "" {
+	if what, how := Resembles(at.Text); what != "" {
 		remedy = fmt.Sprintf("it looks like %s: %s", what, how)
 	}
-	return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is no line of iptables-save", saved.Shorten(at.Text)), Remedy: remedy}
+	return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is no line of iptables-save", Shorten(at.Text)), Remedy: remedy}
 }
 
 // chain is a chain of the table at hand. iptables-restore takes files without lines for the built-in ones.
-func (p *saveFile) chain(at saved.Place, name string) *saved.Chain {
+func (p *saveFile) chain(at Place, name string) *Chain {
 	c, known := p.table.Chains[name], false
 	if c != nil {
 		return c
 	}
 	c = p.table.Chain(name)
-	c.PolicyAt = saved.Place{File: at.File, Line: at.Line}
+	c.PolicyAt = Place{File: at.File, Line: at.Line}
 	if c.Hook, known = builtin[name]; known {
 		p.base(c)
-		p.report.Note(saved.Place{File: at.File, Line: at.Line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",
+		p.report.Note(Place{File: at.File, Line: at.Line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",
 			name, p.table.Kind)
 	}
 	return c
 }
 
 // base makes c a base chain that accepts.
-func (p *saveFile) base(c *saved.Chain) {
+func (p *saveFile) base(c *Chain) {
 	c.HookName = c.Name
 	c.Priority = tablePriority[p.table.Kind]
 	c.NAT = p.table.Kind == "nat"
-	c.Policy = saved.Action{Kind: saved.ActAccept}
+	c.Policy = Action{Kind: ActAccept}
 }
 
 // rule reads a rule behind its chain. What is not understood makes it one without equal.
-func (p *saveFile) rule(at saved.Place, words []string) saved.Rule {
-	r := ruleReader{file: p, rule: saved.Rule{At: at, Alts: []saved.Cond{{}}}}
+func (p *saveFile) rule(at Place, words []string) Rule {
+	r := iptablesRuleReader{file: p, rule: Rule{At: at, Alts: []Cond{{}}}}
 	r.read(words)
 	return r.rule
 }

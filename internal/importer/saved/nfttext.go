@@ -1,4 +1,4 @@
-package nft
+package saved
 
 import (
 	"bytes"
@@ -12,12 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Read reads a ruleset of nft, as JSON or as text.
-func Read(ctx context.Context, rs *saved.Ruleset, rep *saved.Report, src saved.Source) error {
+// ReadNft reads a ruleset of nft, as JSON or as text.
+func ReadNft(ctx context.Context, rs *Ruleset, rep *Report, src Source) error {
 	if bytes.HasPrefix(bytes.TrimSpace(src.Data), []byte("{")) {
 		return readJSON(rs, rep, src.Name, src.Data, nil)
 	}
@@ -44,7 +43,7 @@ const nftTime = 2 * time.Minute
 // host, nor read what only root can.
 func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	if _, err := exec.LookPath("nft"); err != nil {
-		return nil, &saved.InputError{File: name, Line: 0, Msg: "a ruleset as text is read by nft itself, which is not installed",
+		return nil, &InputError{File: name, Line: 0, Msg: "a ruleset as text is read by nft itself, which is not installed",
 			Remedy: "install nftables, or give the output of `nft -j list ruleset`"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, nftTime)
@@ -62,7 +61,7 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	data, err := cmd.Output()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, &saved.InputError{File: name, Line: 0, Msg: fmt.Sprintf("nft did not load it in %v", nftTime), Remedy: "give the output of `nft -j list ruleset`"}
+		return nil, &InputError{File: name, Line: 0, Msg: fmt.Sprintf("nft did not load it in %v", nftTime), Remedy: "give the output of `nft -j list ruleset`"}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil:
@@ -70,7 +69,7 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return nil, &saved.InputError{File: name, Line: 0, Msg: "user and network namespaces to load the ruleset in: " + err.Error(),
+		return nil, &InputError{File: name, Line: 0, Msg: "user and network namespaces to load the ruleset in: " + err.Error(),
 			Remedy: "allow user namespaces (sysctl user.max_user_namespaces), or give the output of `nft -j list ruleset`"}
 	}
 	return nil, nftError(name, stderr.String())
@@ -94,10 +93,10 @@ var nftMessage = wording.Regexp(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
 
 // nftError is the first thing that nft says is wrong.
 func nftError(name, stderr string) error {
-	e := &saved.InputError{File: name, Msg: "nft cannot load it: " + saved.Shorten(stderr)}
+	e := &InputError{File: name, Msg: "nft cannot load it: " + Shorten(stderr)}
 	for line := range strings.SplitSeq(stderr, "\n") {
 		if m := nftMessage().FindStringSubmatch(line); m != nil {
-			n, _ := saved.Number(m[1], 1<<31)
+			n, _ := Number(m[1], 1<<31)
 			e.Line, e.Msg = int(n), "nft: "+m[2]
 			break
 		}

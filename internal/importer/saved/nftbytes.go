@@ -1,4 +1,4 @@
-package nft
+package saved
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/big"
 
-	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -96,20 +95,20 @@ func bigNumber(v any, length int) (n *big.Int, ok bool) {
 }
 
 // bytes compares bits at a place: each value makes one cond.
-func (r *ruleReader) bytes(c saved.Cond, b raw, op string, right any) []saved.Cond {
+func (r *nftRuleReader) bytes(c Cond, b raw, op string, right any) []Cond {
 	list, ok := listOf(right)
 	if !ok {
 		list = []any{right}
 	}
-	if op != "==" && op != "!=" || op == "!=" && len(list) != 1 || len(list) > saved.MaxTuples {
-		return []saved.Cond{unknownValue(c, op, b.String()+" "+expression(right))}
+	if op != "==" && op != "!=" || op == "!=" && len(list) != 1 || len(list) > MaxTuples {
+		return []Cond{unknownValue(c, op, b.String()+" "+expression(right))}
 	}
-	var alts []saved.Cond
+	var alts []Cond
 	for _, v := range list {
 		v, _ = element(v)
 		n, ok := bigNumber(v, b.len)
 		if !ok {
-			return []saved.Cond{unknownValue(c, op, b.String()+" "+expression(right))}
+			return []Cond{unknownValue(c, op, b.String()+" "+expression(right))}
 		}
 		one, ok := r.placed(b, n, op == "!=")
 		if !ok {
@@ -121,7 +120,7 @@ func (r *ruleReader) bytes(c saved.Cond, b raw, op string, right any) []saved.Co
 }
 
 // placed is the cond that bits have a value, or with not another.
-func (r *ruleReader) placed(b raw, n *big.Int, not bool) (c saved.Cond, ok bool) {
+func (r *nftRuleReader) placed(b raw, n *big.Int, not bool) (c Cond, ok bool) {
 	if b.base == "nh" {
 		return r.inHeader(b, n, not)
 	}
@@ -132,10 +131,10 @@ func (r *ruleReader) placed(b raw, n *big.Int, not bool) (c saved.Cond, ok bool)
 	}
 	left := uint(8*(last+1) - b.offset - b.len)
 	size := last - first + 1
-	at := saved.At{Header: b.base == "th", Offset: first,
+	at := At{Header: b.base == "th", Offset: first,
 		Mask:  string(new(big.Int).Lsh(mask, left).FillBytes(make([]byte, size))),
 		Value: string(new(big.Int).Lsh(n, left).FillBytes(make([]byte, size)))}
-	p := saved.Payload{At: []saved.At{at}, Not: not}
+	p := Payload{At: []At{at}, Not: not}
 	r.inner = r.inner || b.base == "ih"
 	if not {
 		c = c.Narrowed("packets that end before these bytes match the policy's rule, and not this one")
@@ -144,8 +143,8 @@ func (r *ruleReader) placed(b raw, n *big.Int, not bool) (c saved.Cond, ok bool)
 }
 
 // ofInner is c, a whole rule that asks for bytes behind the L4 header: nft knows where that of some protocols ends.
-func ofInner(c saved.Cond) saved.Cond {
-	known := saved.Only(saved.ProtoTCP, saved.ProtoUDP)
+func ofInner(c Cond) Cond {
+	known := Only(ProtoTCP, ProtoUDP)
 	if proto := c.Implied()[packet.Proto]; proto == nil || !proto.Within(known) {
 		c = c.Narrowed("of the protocols whose header nft knows the end of, the policy reads TCP and UDP")
 	}
@@ -153,7 +152,7 @@ func ofInner(c saved.Cond) saved.Cond {
 }
 
 // inHeader is the cond that bits of the IP header have a value, in rules for one family.
-func (r *ruleReader) inHeader(b raw, n *big.Int, not bool) (c saved.Cond, ok bool) {
+func (r *nftRuleReader) inHeader(b raw, n *big.Int, not bool) (c Cond, ok bool) {
 	const most = 32
 	if b.mask != nil || b.len > most || not {
 		return c, false
@@ -161,14 +160,14 @@ func (r *ruleReader) inHeader(b raw, n *big.Int, not bool) (c saved.Cond, ok boo
 	f := r.file.table(r.head, r.head.Table).Families
 	for _, a := range r.rule.Alts {
 		switch v := a.Field[packet.Family]; {
-		case v != nil && v.Within(saved.FamilyValues[saved.IPv4]):
-			f &= saved.IPv4
-		case v != nil && v.Within(saved.FamilyValues[saved.IPv6]):
-			f &= saved.IPv6
+		case v != nil && v.Within(FamilyValues[IPv4]):
+			f &= IPv4
+		case v != nil && v.Within(FamilyValues[IPv6]):
+			f &= IPv6
 		}
 	}
-	if f != saved.IPv4 && f != saved.IPv6 {
+	if f != IPv4 && f != IPv6 {
 		return c, false
 	}
-	return saved.Word{Bit: b.offset, Width: b.len, Values: saved.Only(uint32(n.Uint64()))}.Cond(f)
+	return Word{Bit: b.offset, Width: b.len, Values: Only(uint32(n.Uint64()))}.Cond(f)
 }

@@ -1,10 +1,8 @@
-package iptables
+package saved
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // tokenizer takes a rule apart as iptables-restore does (getopt_long(3)): options stand in any order, long ones may be
@@ -15,11 +13,11 @@ type tokenizer struct {
 	target string
 	recent string // the extension named last
 	part   int
-	tokens []saved.Token
+	tokens []Token
 }
 
 // tokenize takes the words of a rule apart behind its chain.
-func tokenize(words []string) []saved.Token {
+func tokenize(words []string) []Token {
 	t := &tokenizer{words: words}
 	t.scan()
 	for len(t.words) > 0 {
@@ -37,7 +35,7 @@ func (t *tokenizer) scan() {
 		}
 		switch coreOptions[name] {
 		case "-p":
-			if n, ok := saved.ProtoNumber(value); ok {
+			if n, ok := ProtoNumber(value); ok {
 				t.loaded = append(t.loaded, protoExtension(n))
 			}
 		case "-m":
@@ -51,12 +49,12 @@ func (t *tokenizer) scan() {
 // protoExtension is the extension that -p loads by itself.
 func protoExtension(n uint32) string {
 	switch n {
-	case saved.ProtoICMP:
+	case ProtoICMP:
 		return "icmp"
-	case saved.ProtoICMPv6:
+	case ProtoICMPv6:
 		return "icmp6"
 	}
-	return saved.PolicyProtos[n]
+	return PolicyProtos[n]
 }
 
 // option takes a word apart: `--dport=22`, `-ptcp`.
@@ -73,7 +71,7 @@ func (t *tokenizer) option(word string) (name, value string, attached bool) {
 
 // token reads one option.
 func (t *tokenizer) token() {
-	k := saved.Token{}
+	k := Token{}
 	word := t.next()
 	for word == "!" {
 		k.Not = !k.Not
