@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -89,7 +89,7 @@ func attacksTable(v *wire.View) *display.Table {
 func talkersTable(v *wire.View) *display.Table {
 	t := display.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
 	for _, s := range v.Talkers {
-		t.Row(s.Prefix.String(), display.Rate(float64(s.Packets)), display.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(talkers.SamplingError(s.Samples), 100)),
+		t.Row(s.Prefix.String(), display.Rate(float64(s.Packets)), display.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(sample.SamplingError(s.Samples), 100)),
 			display.Count(s.Nodes), fmt.Sprintf("%s (%s)", s.Node, display.Rate(float64(s.Here))))
 	}
 	return t

@@ -12,7 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -59,10 +58,10 @@ func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
 }
 
 // count counts the sources of the samples of some seconds.
-func count(ctx context.Context, f *sample.Follower, length time.Duration) *talkers.Counter[netip.Prefix] {
+func count(ctx context.Context, f *sample.Follower, length time.Duration) *sample.Counter[netip.Prefix] {
 	ctx, cancel := context.WithTimeout(ctx, periodic.Left(length))
 	defer cancel()
-	sources := talkers.NewCounter[netip.Prefix](places)
+	sources := sample.NewCounter[netip.Prefix](places)
 	for {
 		s, err := f.Read(ctx)
 		if err != nil {
@@ -128,7 +127,7 @@ func service(s *operate.Samples) string {
 }
 
 // addTalkers adds the sources that sent most. A sample stands for one in so many packets.
-func addTalkers(s *wire.Summary, sources *talkers.Counter[netip.Prefix], oneIn uint32) {
+func addTalkers(s *wire.Summary, sources *sample.Counter[netip.Prefix], oneIn uint32) {
 	if oneIn == 0 {
 		return
 	}

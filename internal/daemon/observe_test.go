@@ -9,7 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -27,7 +27,7 @@ func TestTalkersOfAll(t *testing.T) {
 	named := map[netip.Prefix]uint64{} // at nodes that name the source
 	var messages [][]byte
 	for range nodes {
-		count, exact := talkers.NewCounter[netip.Prefix](64), map[netip.Prefix]uint64{}
+		count, exact := sample.NewCounter[netip.Prefix](64), map[netip.Prefix]uint64{}
 		for range packets {
 			n := uint32(float64(uint32(1)<<12) * r.Float64() * r.Float64() * r.Float64() * r.Float64())
 			p := wire.SourcePrefix(netip.AddrFrom4([4]byte{198, 51, byte(n >> 8), byte(n)}))

@@ -9,7 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sources/geo"
@@ -130,7 +129,7 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	for name, n := range c.vectors {
 		share := float64(n) / float64(c.samples)
 		if share >= leastVector && share*all >= leastGrowth*c.usual[name]*r.Usual {
-			r.Vectors = append(r.Vectors, Vector{name, share, talkers.SamplingError(uint64(n))})
+			r.Vectors = append(r.Vectors, Vector{name, share, sample.SamplingError(uint64(n))})
 		}
 	}
 	slices.SortFunc(r.Vectors, func(a, b Vector) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name)) })

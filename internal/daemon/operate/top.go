@@ -10,7 +10,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
@@ -218,7 +217,7 @@ func (s *Samples) fill(of *Views, seconds float64) {
 	talker := func(key string, packets, over, dropped uint64) Talker {
 		t := Talker{
 			Key: key, Packets: float64(packets) * each / seconds, Share: float64(packets) / float64(view.Packets),
-			Error: talkers.SamplingError(packets) + 100*float64(over)/float64(packets),
+			Error: sample.SamplingError(packets) + 100*float64(over)/float64(packets),
 		}
 		if len(s.Verdicts) > 0 {
 			share := min(1, float64(dropped)/float64(packets))
@@ -226,7 +225,7 @@ func (s *Samples) fill(of *Views, seconds float64) {
 		}
 		return t
 	}
-	prefixes := func(h, dropped *talkers.Hierarchy) []Talker {
+	prefixes := func(h, dropped *sample.Hierarchy) []Talker {
 		list := []Talker{}
 		for _, e := range h.Heavy(heavyShare) {
 			list = append(list, talker(e.Key.String(), e.Packets, e.Over, dropped.Get(e.Key).Least()))
@@ -235,7 +234,7 @@ func (s *Samples) fill(of *Views, seconds float64) {
 		return list[:min(len(list), mostTalkers)]
 	}
 	s.Sources, s.Destinations, s.Fields = prefixes(view.From, of.dropped.From), prefixes(view.To, of.dropped.To), map[string][]Talker{}
-	for _, f := range talkers.Fields {
+	for _, f := range sample.TalkerFields {
 		list := []Talker{}
 		for _, c := range view.Top(f, mostTalkers) {
 			if c.Packets > 0 && float64(c.Packets) >= heavyShare*float64(view.Packets) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
@@ -20,20 +19,20 @@ type Views struct {
 
 // view counts who and what is in samples, and where sources are, as far as a database says.
 type view struct {
-	*talkers.View
-	countries, asns *talkers.Counter[string]
+	*sample.Talkers
+	countries, asns *sample.Counter[string]
 }
 
 // originPlaces is how many countries, and how many autonomous systems, are counted at a time.
 const originPlaces = 512
 
 func newView() view {
-	return view{talkers.NewView(), talkers.NewCounter[string](originPlaces), talkers.NewCounter[string](originPlaces)}
+	return view{sample.NewTalkers(), sample.NewCounter[string](originPlaces), sample.NewCounter[string](originPlaces)}
 }
 
 // origins are the counts of where sources are, by the policy's keys.
-func (v *view) origins() map[string]*talkers.Counter[string] {
-	return map[string]*talkers.Counter[string]{"country": v.countries, "asn": v.asns}
+func (v *view) origins() map[string]*sample.Counter[string] {
+	return map[string]*sample.Counter[string]{"country": v.countries, "asn": v.asns}
 }
 
 // NewViews makes empty Views. Databases say where sources are.

@@ -1,4 +1,4 @@
-package talkers_test
+package sample_test
 
 import (
 	"encoding/binary"
@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/daemon/talkers"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -33,7 +33,7 @@ func TestCounter(t *testing.T) {
 	for _, s := range streams {
 		for _, places := range []int{1, 10, 100, 1000} {
 			r, exact := testutil.Random(t), map[uint32]uint64{}
-			c := talkers.NewCounter[uint32](places)
+			c := sample.NewCounter[uint32](places)
 			for i := range n {
 				key := s.key(r, i, places)
 				exact[key]++
@@ -45,7 +45,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-func compareCounts(t *testing.T, name string, c *talkers.Counter[uint32], exact map[uint32]uint64, bound uint64) {
+func compareCounts(t *testing.T, name string, c *sample.Counter[uint32], exact map[uint32]uint64, bound uint64) {
 	t.Helper()
 	sum := uint64(0)
 	for i, top := 0, c.Top(math.MaxInt); i < len(top); i++ {
@@ -73,13 +73,13 @@ func TestHierarchy(t *testing.T) {
 	t.Parallel()
 	const n, share = 30_000, 0.02
 	r := testutil.Random(t)
-	h := talkers.NewHierarchy(200)
+	h := sample.NewHierarchy(200)
 	var all []netip.Addr
 	for range n {
 		all = append(all, randomSource(r))
 		h.Add(all[len(all)-1])
 	}
-	got := map[netip.Prefix]talkers.Heavy{}
+	got := map[netip.Prefix]sample.Heavy{}
 	heavy := h.Heavy(share)
 	for _, e := range heavy {
 		got[e.Key] = e
@@ -144,10 +144,10 @@ func within(all []netip.Addr, p netip.Prefix) (n uint64) {
 	return n
 }
 
-// TestView counts packets of all kinds, among them such as have no address.
-func TestView(t *testing.T) {
+// TestTalkers counts packets of all kinds, among them such as have no address.
+func TestTalkers(t *testing.T) {
 	t.Parallel()
-	v := talkers.NewView()
+	v := sample.NewTalkers()
 	for _, line := range []string{
 		"udp 198.51.100.7:53 > 192.0.2.1:1000 len=500 ttl=3",
 		"udp 198.51.100.8:53 > 192.0.2.1:2000 len=500 ttl=3",
@@ -163,7 +163,7 @@ func TestView(t *testing.T) {
 	if v.Packets != 3 || v.Bytes != 1100 {
 		t.Errorf("%d packets of %d bytes, want 3 of 1100", v.Packets, v.Bytes)
 	}
-	for field, want := range map[packet.Field]talkers.Count[uint32]{
+	for field, want := range map[packet.Field]sample.Count[uint32]{
 		packet.SPort: {Key: packet.PortUDP + 53, Packets: 2}, packet.Proto: {Key: packet.ProtoUDP, Packets: 2},
 		packet.Length: {Key: 500, Packets: 2}, packet.TTL: {Key: 3, Packets: 2}, packet.Flags: {Key: packet.FlagsNone, Packets: 2},
 	} {
@@ -190,14 +190,14 @@ func TestSamplingError(t *testing.T) {
 			}
 		}
 		off := math.Abs(float64(samples)*oneIn-packets) / (float64(samples) * oneIn) * 100
-		if off <= talkers.SamplingError(samples) {
+		if off <= sample.SamplingError(samples) {
 			within++
 		}
 	}
 	if within < trials*90/100 {
 		t.Errorf("the error is within the bound in %d of %d trials, want 95%%", within, trials)
 	}
-	if !math.IsInf(talkers.SamplingError(0), 1) {
+	if !math.IsInf(sample.SamplingError(0), 1) {
 		t.Error("no samples, and an error that is not infinite")
 	}
 }

@@ -1,6 +1,4 @@
-// Package talkers finds who sends most: frequent addresses, prefixes and values of fields in a stream of packets, in memory that
-// does not grow with the stream. Every count has a bound of its error.
-package talkers
+package sample
 
 import "math"
 

@@ -1,4 +1,4 @@
-package talkers
+package sample
 
 import (
 	"cmp"
