@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/features"
-	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -50,7 +50,7 @@ func newHost(ctx context.Context, o Options, eth *features.Conn) *host {
 }
 
 // netFile names a file of /proc/net as the network namespace of the reading thread has it.
-func netFile(name string) string { return strings.TrimPrefix(netns.File(name), "/") }
+func netFile(name string) string { return strings.TrimPrefix(sockets.ProcFile(name), "/") }
 
 // sysctlFile names the file of a kernel setting. Device names may have dots, so it takes the parts of the path.
 func sysctlFile(parts ...string) string { return "proc/sys/" + strings.Join(parts, "/") }

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Sample is what this network namespace has counted of packets, up to a moment.
@@ -64,11 +64,11 @@ func arrived(device string) (uint64, error) {
 
 // internet reads what IP has counted in this namespace. What the kernel was built without has counted nothing.
 func (s *Sample) internet() error {
-	v4, err := os.ReadFile(netns.File("snmp"))
+	v4, err := os.ReadFile(sockets.ProcFile("snmp"))
 	if err != nil {
 		return fmt.Errorf("counters of IP: %w", err)
 	}
-	v6, err := os.ReadFile(netns.File("snmp6"))
+	v6, err := os.ReadFile(sockets.ProcFile("snmp6"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("counters of IPv6: %w", err)
 	}

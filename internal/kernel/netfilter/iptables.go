@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/kernel/features"
-	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Iptables is iptables and ip6tables, of either kind, with ipset.
@@ -28,7 +28,7 @@ type family struct {
 }
 
 // ipv6Proof is a file that the kernel has when it has IPv6.
-var ipv6Proof = func() string { return netns.File("if_inet6") }
+var ipv6Proof = func() string { return sockets.ProcFile("if_inet6") }
 
 // FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
 // programs take it returns a *rights.Error.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type
@@ -35,7 +35,7 @@ func oldNAT() (bool, error) {
 // root may read their names, whatever capabilities others have: for those a table counts as there, so that none is missed.
 func oldTable(version, table string) (bool, error) {
 	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version]
-	names, err := os.ReadFile(netns.File(file))
+	names, err := os.ReadFile(sockets.ProcFile(file))
 	if errors.Is(err, os.ErrPermission) {
 		return true, nil
 	}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/os/netns"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // DefaultDir has a file for each instance that has a daemon. Only root can write and open these: nobody else can take a lock,
@@ -50,7 +50,7 @@ func (e *HeldError) Hint() string {
 
 // file is the file that the daemon of the instance has locked.
 func (l Lock) file() (string, error) {
-	namespace, err := netns.Number()
+	namespace, err := sockets.Namespace()
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package netns
+package sockets
 
 import (
 	"os"
@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestThread asks on the first thread's namespace, and on a thread that has gone to another one: there only the loopback device is.
-func TestThread(t *testing.T) {
+// TestNamespace asks on the first thread's namespace, and on a thread that has gone to another one: there only the loopback device is.
+func TestNamespace(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
@@ -22,18 +22,18 @@ func TestThread(t *testing.T) {
 		if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
 			t.Error(err)
 		}
-		number, err := Number()
+		number, err := Namespace()
 		if err != nil || number != s.Ino {
 			t.Errorf("%s: namespace %d, %v, not %d", where, number, err, s.Ino)
 		}
-		text, err := os.ReadFile(File("dev"))
+		text, err := os.ReadFile(ProcFile("dev"))
 		if err != nil || strings.Contains(string(text), "fw0:") != devices {
 			t.Errorf("%s: %v, devices:\n%s", where, err, text)
 		}
 		return number
 	}
 	here := look("here", true)
-	if file := File("dev"); file != "/proc/self/net/dev" {
+	if file := ProcFile("dev"); file != "/proc/self/net/dev" {
 		t.Errorf("here: %s", file)
 	}
 	done := make(chan uint64)
