@@ -80,10 +80,10 @@ var notHere = []struct{ command, why string }{
 	{`^git clone `, "it takes the network"},
 	{`^(sudo )?make( |$)`, "TestMakeTargets looks for the target; .ci/run makes most of them"},
 	{`^(sudo )?apt(-get)? install `, "scripts/setup installs what tests need, and TestPackages the package"},
-	{`^systemctl `, "test/guest/machines boots systemd, and TestPackages runs it"},
+	{`^systemctl `, "test/guest boots systemd, and TestPackages runs it"},
 	{`^floodwall bench( |$)`, "the tests of internal/lab/experiment run it"},
 	{`^floodwall demo`, "the tests of internal/lab/demo run it"},
-	{`^journalctl `, "test/guest/machines boots systemd"},
+	{`^journalctl `, "test/guest boots systemd"},
 }
 
 // runElsewhere reports whether a command is one that this test leaves out.

@@ -1,3 +1,4 @@
-// Package guest runs machines in QEMU for tests: Debian's kernels, with network cards whose cables end in the test. The
-// agent in the machine answers a JSON value a line.
+// Package guest runs machines in QEMU: Debian's kernels, with network cards whose cables end in the test. The agent in the
+// machine answers a JSON value a line. The tests of this package are those that need a machine: drivers of network cards, boot
+// with systemd, and power cuts.
 package guest

@@ -211,7 +211,7 @@ func TestRanges(t *testing.T) {
 }
 
 // TestVLANOffload has a rule for a VLAN on a device where tags may be beside frames, and on one that does not. Drivers that take
-// them off are in test/guest/machines.
+// them off are in test/guest.
 func TestVLANOffload(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

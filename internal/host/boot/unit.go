@@ -178,7 +178,7 @@ func (u Units) group() string {
 // set. The legacy iptables also needs a raw socket, and makes its lock in /run.
 //
 // ProtectKernelTunables is not for these units: with it /sys/fs/bpf was read-only, whether ReadWritePaths or BindPaths named
-// it, and the host booted without a filter (TestBoot of test/guest/machines). ReadOnlyPaths has the tunables that have
+// it, and the host booted without a filter (TestBoot of test/guest). ReadOnlyPaths has the tunables that have
 // nothing to do with the network.
 func (u Units) sandbox() string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"

@@ -8,7 +8,7 @@ import (
 
 // Forgetful reports whether a device's driver stops running XDP although the kernel reports the program as attached.
 // vmxnet3 of Linux 6.12 does so each time the device is set up again or its MTU changes: then all packets pass, and
-// nothing is counted (test/guest/machines). Only a new link starts it again. Generic XDP does not depend on the
+// nothing is counted (test/guest). Only a new link starts it again. Generic XDP does not depend on the
 // driver.
 func Forgetful(device string) bool {
 	c, err := features.Open()

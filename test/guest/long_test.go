@@ -1,4 +1,4 @@
-package machines
+package guest
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/test/guest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -171,7 +170,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	h := newHost(t, func(files string) {
 		build(t, before, filepath.Join(files, "opt/old/floodwall"))
-		guest.Build(t, "./cmd/floodwall", filepath.Join(files, "opt/new/floodwall"))
+		Build(t, "./cmd/floodwall", filepath.Join(files, "opt/new/floodwall"))
 	})
 	h.Write("/tmp/v1.yaml", version(1))
 	h.install("old")

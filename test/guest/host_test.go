@@ -1,4 +1,4 @@
-package machines
+package guest
 
 import (
 	"encoding/json"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/guest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -63,7 +62,7 @@ ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=pci --s
 // host is a machine with a stream of packets to it.
 type host struct {
 	*testing.T
-	*guest.Machine
+	*Machine
 	sent atomic.Int64 // frames of the stream to the closed port
 	stop chan struct{}
 }
@@ -88,9 +87,9 @@ func newHost(t *testing.T, more func(files string)) *host {
 	if more != nil {
 		more(files)
 	}
-	m := guest.New(t, guest.Spec{
+	m := New(t, Spec{
 		Kernel: "6.12", Disk: true, Plain: !long, Files: files, Listen: []string{"udp/7000", "udp/7001"},
-		Cards: []guest.Card{{Model: "virtio-net-pci", MAC: mac}},
+		Cards: []Card{{Model: "virtio-net-pci", MAC: mac}},
 	})
 	h := &host{T: t, Machine: m, stop: make(chan struct{})}
 	t.Cleanup(func() { close(h.stop) })

@@ -1,4 +1,8 @@
-package machines
+// This file has what network drivers other than veth do to Floodwall. Its tests boot one machine in QEMU with a card of
+// each kind; the cards' cables end in the test. In the short form that is done for all drivers with few frames, in the long form
+// (FLOODWALL_LONG=1) with more.
+
+package guest
 
 import (
 	"encoding/json"
@@ -11,7 +15,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/guest"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -46,9 +49,9 @@ var peerMAC = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 // scene is a machine with a card of each driver.
 type scene struct {
 	*testing.T
-	machine *guest.Machine
+	machine *Machine
 	driver
-	wire *guest.Wire
+	wire *Wire
 	sent int // frames with a text of their own
 }
 
@@ -60,8 +63,8 @@ const (
 
 func TestDrivers(t *testing.T) {
 	files := t.TempDir()
-	guest.Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
-	spec := guest.Spec{
+	Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
+	spec := Spec{
 		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q", "tcp_diag"},
 		Listen: []string{"udp/7000", "udp/7001", "tcp/80"}, CPUs: testutil.Scaled(1, 2), // igb has as many queues
 	}
@@ -71,10 +74,10 @@ func TestDrivers(t *testing.T) {
 		tested = drivers[:1] // an emulated machine takes a minute a driver
 	}
 	for _, d := range tested {
-		spec.Cards = append(spec.Cards, guest.Card{Model: d.card, MAC: d.mac()})
+		spec.Cards = append(spec.Cards, Card{Model: d.card, MAC: d.mac()})
 		spec.Modules = append(spec.Modules, d.name)
 	}
-	m := guest.Start(t, spec)
+	m := Start(t, spec)
 	m.Must("sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0")
 	for _, d := range tested {
 		if only != "" && only != d.name {
