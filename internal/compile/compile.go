@@ -2,7 +2,6 @@ package compile
 
 import (
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/compile/xdp"
@@ -15,7 +14,7 @@ type Output struct {
 	Form    xdp.Form         // of the XDP program
 	Listing string           // of the XDP program; "" without
 	Script  string           // for netfilter; "" when there is nothing for it to do
-	Left    []netfilter.Left // checks that the target does not do
+	Left    []plan.LeftCheck // checks that the target does not do
 	Notes   []string         // on what else it does otherwise
 }
 

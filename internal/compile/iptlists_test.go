@@ -11,7 +11,6 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
@@ -97,7 +96,7 @@ func TestIptablesLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		comment, done := x.Checks[c]
-		left := slices.ContainsFunc(x.Left, func(l netfilter.Left) bool { return l.Check == c && l.Why != "" })
+		left := slices.ContainsFunc(x.Left, func(l plan.LeftCheck) bool { return l.Check == c && l.Why != "" })
 		if !done && !left {
 			t.Errorf("%s is neither done nor left: %v", c, x.Left)
 		}

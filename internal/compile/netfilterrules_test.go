@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -90,7 +89,7 @@ func hookLines(hooks []iptables.Hook) string {
 	return b.String()
 }
 
-func without(checks packet.CheckSet, left []netfilter.Left) packet.CheckSet {
+func without(checks packet.CheckSet, left []plan.LeftCheck) packet.CheckSet {
 	for _, l := range left {
 		checks = checks.Without(l.Check)
 	}

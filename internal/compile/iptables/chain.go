@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -81,7 +80,7 @@ func (f *familyBuilder) build() {
 // forwardChain is the chain for packets on their way through. It is one of its own when rules differ for them.
 func (b *builder) forwardChain() string {
 	for _, step := range b.pl.At(plan.StageFilter) {
-		if netfilter.DiffersForwarded(b.pl, &b.pl.Program.Rules[step.Rule]) {
+		if plan.DiffersForwarded(b.pl, &b.pl.Program.Rules[step.Rule]) {
 			return b.mainChain("FORWARD")
 		}
 	}
@@ -90,7 +89,7 @@ func (b *builder) forwardChain() string {
 
 // after is a rule as packets meet it that have been forwarded so often.
 func after(hops uint32, r *ir.Rule) *ir.Rule {
-	if hops == 0 || !netfilter.TestsTTL(r) {
+	if hops == 0 || !plan.TestsTTL(r) {
 		return r
 	}
 	out := *r

@@ -5,7 +5,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -47,10 +47,10 @@ func (f *familyBuilder) writeCheck(t *table, c packet.Check, v ir.Verdict) {
 }
 
 // left are the checks that are asked for and not made, or not whole.
-func (b *builder) left() (list []netfilter.Left) {
+func (b *builder) left() (list []plan.LeftCheck) {
 	for c := range packet.NumChecks {
 		if why, left := checksLeft[c]; left && (b.pl.Program.Checks | b.pl.Program.Observed).Has(c) {
-			list = append(list, netfilter.Left{Check: c, Why: why})
+			list = append(list, plan.LeftCheck{Check: c, Why: why})
 		}
 	}
 	return list

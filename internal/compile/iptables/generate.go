@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -40,11 +39,11 @@ type Ruleset struct {
 	// families and all tables.
 	Rules   []string // by index in Program.Rules
 	Default string
-	Checks  map[packet.Check]string // those that are done
-	Proxies map[int]netfilter.Proxy // of SYNPROXY, by index in Program.Protections
+	Checks  map[packet.Check]string    // those that are done
+	Proxies map[int]plan.ProxyCounters // of SYNPROXY, by index in Program.Protections
 
 	Sets  map[int]Set // by index in Program.Sets; those that the rules use and that are ipsets
-	Left  []netfilter.Left
+	Left  []plan.LeftCheck
 	Notes []string // what the kernel does with some packets before or beside these rules
 
 	families [2]*familyBuilder
@@ -139,7 +138,7 @@ func newBuilder(pl *plan.Plan, o Options) *builder {
 		limits: map[int]string{},
 		begun:  map[string]bool{},
 		out: &Ruleset{Name: o.Name, Default: "default", Checks: map[packet.Check]string{},
-			Proxies: map[int]netfilter.Proxy{}, Sets: map[int]Set{}},
+			Proxies: map[int]plan.ProxyCounters{}, Sets: map[int]Set{}},
 	}
 	for i := range p.Rules {
 		b.out.Rules = append(b.out.Rules, shortName(p.Rules[i].Name, maxComment))
@@ -162,7 +161,7 @@ func (b *builder) hasFilter() bool { return b.pl.Uses(plan.StageFilter) }
 func (b *builder) hooks() (hooks []Hook) {
 	var devices []string
 	for _, d := range b.o.Devices {
-		if devices = append(devices, d); len(d) <= netfilter.MaxBeforeVLAN { // and its VLAN devices that are named like it
+		if devices = append(devices, d); len(d) <= plan.MaxBeforeVLAN { // and its VLAN devices that are named like it
 			devices = append(devices, d+".+")
 		}
 	}

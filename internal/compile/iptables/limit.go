@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
@@ -30,7 +29,7 @@ func (f *familyBuilder) over(limit int) string {
 		return text + " --hashlimit-name " + f.limitName(limit)
 	}
 	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
-		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(netfilter.HeldPrefixes(l.Max)), netfilter.HeldPrefixes(l.Max), 1000*plan.Drained(l), masks)
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(plan.HeldPrefixes(l.Max)), plan.HeldPrefixes(l.Max), 1000*plan.Drained(l), masks)
 }
 
 // crowded is the match that holds for the packet that begins a connection more than there may be; see crowdLines in

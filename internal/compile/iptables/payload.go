@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -96,7 +96,7 @@ func (f *familyBuilder) atMatch(a ir.At, kind match.Kind, not bool) string {
 	start, offset := "0>>22&0x3C@", int(a.Offset)
 	if f.family == packet.FamilyIPv6 {
 		start, offset = "", offset+ipHeader[packet.FamilyIPv6]
-		tests = []string{"3&0xFF=" + joinRanges(netfilter.Without(kind.Proto(), extensions), ":")}
+		tests = []string{"3&0xFF=" + joinRanges(plan.ProtosWithout(kind.Proto(), extensions), ":")}
 	}
 	switch {
 	case a.Base == ir.BaseL4 || kind == match.OtherIPv4 || kind == match.OtherIPv6:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -28,11 +27,11 @@ func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
 // synproxy adds the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
 func (f *familyBuilder) synproxy(t *table, r *ir.Rule) {
 	service := f.pl.Program.Protections[r.Protect-1].Service
-	counters := netfilter.Proxy{
+	counters := plan.ProxyCounters{
 		Proxied: shortName(service+":synproxy", maxComment), Invalid: shortName(service+":"+ir.AckInvalid.String(), maxComment),
 	}
 	f.out.Proxies[r.Protect-1] = counters
-	target := f.synproxyTarget(netfilter.HandshakeOf(f.pl, f.o.Protect, r.Protect))
+	target := f.synproxyTarget(plan.HandshakeOf(f.pl, f.o.Protect, r.Protect))
 	forProxy := *r
 	forProxy.Match = match.Also(slices.Clone(r.Match), match.SYNOrACK)
 	f.aside(t, &forProxy, func(c *chain, a lineTests) {

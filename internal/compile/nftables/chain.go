@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -160,7 +159,7 @@ func quoted(names []string) string {
 // vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is place for more.
 func (n *generator) vlans() (patterns []string) {
 	for _, d := range n.options.Devices {
-		if len(d) <= netfilter.MaxBeforeVLAN {
+		if len(d) <= plan.MaxBeforeVLAN {
 			patterns = append(patterns, d+".*")
 		}
 	}
@@ -232,7 +231,7 @@ func (n *generator) filter() {
 		return
 	}
 	all := n.plan.At(plan.StageFilter)
-	differs := func(s plan.Step) bool { return netfilter.DiffersForwarded(n.plan, &n.plan.Program.Rules[s.Rule]) }
+	differs := func(s plan.Step) bool { return plan.DiffersForwarded(n.plan, &n.plan.Program.Rules[s.Rule]) }
 	early := func(s plan.Step) bool { // these can stand before all others
 		return s.Again && differs(s) && n.plan.Proxied(s.Rule) == nil
 	}

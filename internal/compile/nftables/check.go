@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
@@ -146,7 +145,7 @@ func (n *generator) checks(s plan.Stage) (at stageChecks) {
 		check := checkTable[c]
 		drops, counts := n.plan.Program.Checks.Has(c), n.plan.Program.Observed.Has(c)
 		if check.left != "" && s == plan.StageIngress && (drops || counts) {
-			n.out.Left = append(n.out.Left, netfilter.Left{Check: c, Why: check.left})
+			n.out.Left = append(n.out.Left, plan.LeftCheck{Check: c, Why: check.left})
 		}
 		switch {
 		case check.lines == nil || plan.TargetNftables.CheckStage(c) != s:

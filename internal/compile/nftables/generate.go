@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -33,10 +32,10 @@ type Ruleset struct {
 	Default string
 	Checks  map[packet.Check]string
 
-	Proxies map[int]netfilter.Proxy // the counters of SYNPROXY, by index in Program.Protections
+	Proxies map[int]plan.ProxyCounters // the counters of SYNPROXY, by index in Program.Protections
 
 	Sets map[int]Set      // the policy's sets that the table has, by their index in Program.Sets
-	Left []netfilter.Left // checks that are enabled and that the table does not make, or not whole, by their number
+	Left []plan.LeftCheck // checks that are enabled and that the table does not make, or not whole, by their number
 }
 
 // Set names the sets of a table that together are one set of the policy. "" is one that is not there: a set that
@@ -133,7 +132,7 @@ func newGenerator(pl *plan.Plan, o Options) *generator {
 			Table:   o.Table,
 			Rules:   make([]string, len(pl.Program.Rules)),
 			Checks:  map[packet.Check]string{},
-			Proxies: map[int]netfilter.Proxy{},
+			Proxies: map[int]plan.ProxyCounters{},
 			Sets:    map[int]Set{},
 		}}
 	n.sets = setTable{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]setContent{}}

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -50,7 +49,7 @@ func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
 		return names
 	}
 	for family := range names {
-		names[family] = n.prefixSet(base, uint32(family), l.Src, l.Dst, netfilter.HeldPrefixes(l.Max),
+		names[family] = n.prefixSet(base, uint32(family), l.Src, l.Dst, plan.HeldPrefixes(l.Max),
 			fmt.Sprintf("dynamic,timeout\n\t\ttimeout %s", durationText(plan.Drained(l))))
 	}
 	return names
@@ -77,7 +76,7 @@ func (n *generator) crowdLines(rule int, p chainInput) (lines []string) {
 	names, ok := n.crowds[rule]
 	if !ok {
 		for family := range names {
-			names[family] = n.prefixSet("connections-"+r.Name, uint32(family), c.Src, c.Dst, netfilter.HeldPrefixes(c.Max), "dynamic")
+			names[family] = n.prefixSet("connections-"+r.Name, uint32(family), c.Src, c.Dst, plan.HeldPrefixes(c.Max), "dynamic")
 		}
 		n.crowds[rule] = names
 	}

@@ -3,7 +3,7 @@ package nftables
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -76,7 +76,7 @@ func sameTest(a, b ir.Match) bool { return a.Field == b.Field && slices.Equal(a.
 func apartTCP(lines []l4Line) (out []l4Line) {
 	for _, l := range lines {
 		tcp := ranges.Common(l.proto, ranges.Of(packet.ProtoTCP), packet.Proto.Size())
-		for _, proto := range [...][]ir.Range{tcp, netfilter.Without(l.proto, tcp)} {
+		for _, proto := range [...][]ir.Range{tcp, plan.ProtosWithout(l.proto, tcp)} {
 			if l.proto = proto; len(proto) > 0 {
 				out = append(out, l)
 			}

@@ -9,7 +9,6 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -68,7 +67,7 @@ func (p chainInput) known(pl *plan.Plan, side int, m ir.AddrMatch) (left ir.Addr
 
 // knowsProto reports whether all packets are known to have one of some protocols.
 func (p chainInput) knowsProto(protos []ir.Range) bool {
-	return p.protos != nil && len(netfilter.Without(p.protos, protos)) == 0
+	return p.protos != nil && len(plan.ProtosWithout(p.protos, protos)) == 0
 }
 
 // address is the key of an address, side 0 being the source, as the packet had it when it came in.

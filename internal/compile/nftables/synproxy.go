@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
@@ -34,7 +33,7 @@ func (n *generator) protect(rule int, s plan.Stage, p chainInput) {
 // synproxy writes the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
 func (n *generator) synproxy(r *ir.Rule, p chainInput) {
 	counters := n.proxy(r.Protect)
-	found := netfilter.HandshakeOf(n.plan, n.options.Protect, r.Protect)
+	found := plan.HandshakeOf(n.plan, n.options.Protect, r.Protect)
 	for family, mss := range found.MSS {
 		of := *r
 		of.Match = match.Also(slices.Clone(r.Match), match.SYNOrACK)
@@ -53,12 +52,12 @@ func (n *generator) synproxy(r *ir.Rule, p chainInput) {
 }
 
 // proxy are the counters of a protection, which are added to the table once.
-func (n *generator) proxy(number int) netfilter.Proxy {
+func (n *generator) proxy(number int) plan.ProxyCounters {
 	counters, ok := n.out.Proxies[number-1]
 	if !ok {
 		service := n.plan.Program.Protections[number-1].Service
 		kind := counterKinds[ir.RuleKindService]
-		counters = netfilter.Proxy{
+		counters = plan.ProxyCounters{
 			Proxied: n.counter(kind, service+":synproxy"), Invalid: n.counter(kind, service+":"+ir.AckInvalid.String()),
 		}
 		n.out.Proxies[number-1] = counters

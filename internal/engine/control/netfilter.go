@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	netfiltergen "github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/ban"
@@ -41,7 +40,7 @@ func (l *loaded) netfilter(ctx context.Context) error {
 }
 
 // compileRuleset makes the ruleset of the target, if there is anything for it to do.
-func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfiltergen.Left, error) {
+func (l *loaded) compileRuleset(ctx context.Context, name string) ([]plan.LeftCheck, error) {
 	k := netfilter.KindNft
 	if l.target == plan.TargetIptables {
 		k = netfilter.KindIptables
@@ -118,7 +117,7 @@ func (l *loaded) standIn(name string) {
 
 // leave deals with checks that the target does not do: one that the policy names is an error, those of a profile are a
 // note.
-func (l *loaded) leave(left []netfiltergen.Left) error {
+func (l *loaded) leave(left []plan.LeftCheck) error {
 	var errs []error
 	var names []string
 	for _, check := range left {
@@ -141,7 +140,7 @@ func (l *loaded) leave(left []netfiltergen.Left) error {
 type LeftError struct {
 	File   string
 	Target plan.Target
-	Left   netfiltergen.Left
+	Left   plan.LeftCheck
 }
 
 func (e *LeftError) Error() string {

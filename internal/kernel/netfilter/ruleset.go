@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	netfiltergen "github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
@@ -33,7 +33,7 @@ type Ruleset struct {
 	Sets    map[string]SetNames `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
 	Live    map[string]SetNames `json:"live,omitempty"`   // likewise, those whose content is exchanged
 
-	Proxies map[int]netfiltergen.Proxy `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
+	Proxies map[int]plan.ProxyCounters `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
 
 	Fill map[string][]Element `json:"-"` // what its dynamic and live sets begin with
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
-	"github.com/floodwall/floodwall/internal/compile/netfilter"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/wording"
@@ -23,7 +22,7 @@ var targets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIpta
 type answer struct {
 	stages []plan.Stage     // of the rules that the policy names, in order
 	notes  []string         // what the target does otherwise
-	left   []netfilter.Left // checks that it does not do, or not whole
+	left   []plan.LeftCheck // checks that it does not do, or not whole
 	why    string           // why it cannot have the policy; "" when it can
 }
 

@@ -1,10 +1,12 @@
-package netfilter
+// This file has what the code generators for nftables and iptables share: what a check or a protection becomes in either, and how many
+// prefixes a limit holds.
+
+package plan
 
 import (
 	"cmp"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -14,7 +16,7 @@ import (
 // DiffersForwarded reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
 // lowers the TTL of these before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and their destination is none of
 // the host's own addresses.
-func DiffersForwarded(pl *plan.Plan, r *ir.Rule) bool {
+func DiffersForwarded(pl *Plan, r *ir.Rule) bool {
 	return TestsTTL(r) || slices.ContainsFunc(r.Dst, func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
 }
 
@@ -29,28 +31,28 @@ func HeldPrefixes(limit int) int {
 	return cmp.Or(limit, usual)
 }
 
-// Proxy names the counters of a protection whose connections begin at SYNPROXY.
-type Proxy struct {
+// ProxyCounters name the counters of a protection whose connections begin at SYNPROXY.
+type ProxyCounters struct {
 	Proxied string // what was given to it: SYNs, unless XDP answers them, and the packets that come back
 	Invalid string // what belongs to no connection and is not for it
 }
 
 // HandshakeOf is what is known of a protection.
-func HandshakeOf(pl *plan.Plan, protect []ir.Handshake, number int) ir.Handshake {
+func HandshakeOf(pl *Plan, protect []ir.Handshake, number int) ir.Handshake {
 	if number <= len(protect) {
 		return protect[number-1]
 	}
 	return ir.UsualHandshake(&pl.Program.Protections[number-1], 0)
 }
 
-// Left is a check that a policy enables and a target does not do.
-type Left struct {
+// LeftCheck is a check that a policy enables and a target does not do.
+type LeftCheck struct {
 	Check packet.Check
 	Why   string // why the target cannot, and what the kernel does about such packets itself
 }
 
-// Without are the protocols of a that are not in b.
-func Without(a, b []ir.Range) []ir.Range {
+// ProtosWithout are the protocols of a that are not in b.
+func ProtosWithout(a, b []ir.Range) []ir.Range {
 	return ranges.Common(a, ranges.Complement(b, packet.Proto.Size()), packet.Proto.Size())
 }
 
