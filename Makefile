@@ -50,7 +50,7 @@ bench-guard: floodwall ## Check that no kind of packet executes more instruction
 	$(SUDO) ./floodwall bench guard .ci/instructions.json
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
-	$(GO) run ./internal/tools/readme $(FROM)
+	$(GO) run ./tools/docs readme $(FROM)
 
 test: ## Run all tests, as root (or with sudo); none may be skipped
 	@scripts/test
@@ -86,7 +86,7 @@ generate: ## Make the committed generated files anew: the compiled C and its Go 
 
 format: ## Format the Go and the C
 	@scripts/setup build lint
-	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy test
+	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy test tools
 	clang-format-19 -i bpf/*.c bpf/*.h
 
 lint: ## Check format, vet, staticcheck and the rules of this project

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/floodwall/floodwall/internal/tools/sbom"
 )
 
 func versionCommand(e *env) *cobra.Command {
@@ -44,7 +42,7 @@ func printBill(e *env, binary string) error {
 		return fmt.Errorf("reading what was built: %w", err)
 	}
 	var text strings.Builder
-	if err := sbom.Write(&text, info, versionText()); err != nil {
+	if err := writeBill(&text, info, versionText()); err != nil {
 		return err
 	}
 	e.text(text.String())

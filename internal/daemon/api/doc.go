@@ -17,6 +17,4 @@
 // value is written as JSON. An error is written with the status that statusOf in errors.go has for it, 500 when it has none. `change`
 // makes a route that only the control socket has, and that the audit names; `stream` one that writes until the client goes.
 // `make generate` then brings docs/openapi.json up to date. TestAuthorisation asks each route of the table as everybody.
-//
-//go:generate ../../../scripts/go run ../../tools/openapi ../../../docs/openapi.json
 package api

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const top = "../../.."
+const top = "../.."
 
-// TestCommitted has the README and its chart be those of the stored result.
-func TestCommitted(t *testing.T) {
-	want, err := generate(top)
+// TestReadme has the README and its chart be those of the stored result.
+func TestReadme(t *testing.T) {
+	want, err := readmeFiles(top)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestCommitted(t *testing.T) {
 
 // TestPicture has the chart be well formed, name every line, and know light and dark.
 func TestPicture(t *testing.T) {
-	files, err := generate(top)
+	files, err := readmeFiles(top)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sbom_test
+package main
 
 import (
 	"bytes"
@@ -12,14 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/floodwall/floodwall/internal/tools/sbom"
 )
 
 // schemas are the files of CycloneDX's schemas, which come with its library.
 func schemas(t *testing.T) *jsonschema.Compiler {
 	t.Helper()
-	out, err := exec.Command("../../../scripts/go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	out, err := exec.Command("../../scripts/go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +52,7 @@ func TestBill(t *testing.T) {
 	info.GoVersion = "go1.26.1"
 	var first, second bytes.Buffer
 	for _, w := range []*bytes.Buffer{&first, &second} {
-		if err := sbom.Write(w, info, "1.2.3"); err != nil {
+		if err := writeBill(w, info, "1.2.3"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
-// Package sbom writes a software bill of materials: what a Go program was built from, as CycloneDX 1.6 in JSON
+// This file writes a software bill of materials: what a Go program was built from, as CycloneDX 1.6 in JSON
 // (https://cyclonedx.org/docs/1.6/json/). In: what the Go command noted in the program. Out: the same bytes for the same program.
-package sbom
+
+package main
 
 import (
 	"fmt"
@@ -11,23 +12,23 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// licence of the program; those of its dependencies are not in what the Go command notes.
-const licence = "Apache-2.0"
+// billLicence of the program; those of its dependencies are not in what the Go command notes.
+const billLicence = "Apache-2.0"
 
-// Write writes the bill of a program whose own version the Go command does not know.
-func Write(w io.Writer, info *debug.BuildInfo, version string) error {
+// writeBill writes the bill of a program whose own version the Go command does not know.
+func writeBill(w io.Writer, info *debug.BuildInfo, version string) error {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = "" // a random one would make each bill differ
-	program := module(cdx.ComponentTypeApplication, info.Main.Path, version, "")
-	program.Licenses = &cdx.Licenses{{License: &cdx.License{ID: licence}}}
+	program := billModule(cdx.ComponentTypeApplication, info.Main.Path, version, "")
+	program.Licenses = &cdx.Licenses{{License: &cdx.License{ID: billLicence}}}
 	bom.Metadata = &cdx.Metadata{Component: &program}
 
-	components := []cdx.Component{module(cdx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"), "")}
+	components := []cdx.Component{billModule(cdx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		components = append(components, module(cdx.ComponentTypeLibrary, m.Path, m.Version, m.Sum))
+		components = append(components, billModule(cdx.ComponentTypeLibrary, m.Path, m.Version, m.Sum))
 	}
 	uses := cdx.Dependency{Ref: program.BOMRef}
 	refs := make([]string, len(components))
@@ -44,8 +45,8 @@ func Write(w io.Writer, info *debug.BuildInfo, version string) error {
 	return nil
 }
 
-// module describes a Go module. Its sum is that of go.sum, a hash of a list of hashes, and so no hash of a file.
-func module(kind cdx.ComponentType, path, version, sum string) cdx.Component {
+// billModule describes a Go module. Its sum is that of go.sum, a hash of a list of hashes, and so no hash of a file.
+func billModule(kind cdx.ComponentType, path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B") // github.com/package-url/purl-spec
 	c := cdx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
 	if sum != "" {

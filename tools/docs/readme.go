@@ -1,5 +1,6 @@
-// Readme writes what the README shows of a stored result of the bench: docs/bench/rules.svg and the part of README.md
+// This file writes what the README shows of a stored result of the bench: docs/bench/rules.svg and the part of README.md
 // between two marks. With the name of a run's results it stores those first, as far as they are shown.
+
 package main
 
 import (
@@ -27,20 +28,13 @@ const (
 	markEnd   = "<!-- end -->\n"
 )
 
-func main() {
-	if err := run(".", os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "readme: error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(top string, from []string) error {
+func writeReadme(top string, from []string) error {
 	if len(from) > 0 {
-		if err := store(filepath.Join(top, storedFile), from[0]); err != nil {
+		if err := storeReport(filepath.Join(top, storedFile), from[0]); err != nil {
 			return err
 		}
 	}
-	files, err := generate(top)
+	files, err := readmeFiles(top)
 	if err != nil {
 		return err
 	}
@@ -50,8 +44,8 @@ func run(top string, from []string) error {
 	return err
 }
 
-// generate is the files that follow from the stored result.
-func generate(top string) (map[string]string, error) {
+// readmeFiles are the files that follow from the stored result.
+func readmeFiles(top string) (map[string]string, error) {
 	r, err := report.Read(filepath.Join(top, storedFile))
 	if err != nil {
 		return nil, err
@@ -70,12 +64,12 @@ func generate(top string) (map[string]string, error) {
 		return nil, err
 	}
 	return map[string]string{
-		pictureFile: svg.String(), readmeFile: before + markBegin + table(r) + markEnd + after,
+		pictureFile: svg.String(), readmeFile: before + markBegin + readmeTable(r) + markEnd + after,
 	}, nil
 }
 
-// store keeps of a run what the README shows.
-func store(path, from string) error {
+// storeReport keeps of a run what the README shows.
+func storeReport(path, from string) error {
 	r, err := report.Read(from)
 	if err != nil {
 		return err

@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCurrent has docs/policy.md and the manual page be what follows from the schema and the compiler.
-func TestCurrent(t *testing.T) {
-	text, roff, err := generate()
+// TestReference has docs/policy.md and the manual page be what follows from the schema and the compiler.
+func TestReference(t *testing.T) {
+	text, roff, err := reference()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{"docs/policy.md": text, "docs/floodwall-policy.5": roff} {
-		got, err := os.ReadFile("../../../" + file)
+		got, err := os.ReadFile("../../" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestCurrent(t *testing.T) {
 
 // TestManualHasAllKeys looks for each key of the schema in the manual page.
 func TestManualHasAllKeys(t *testing.T) {
-	roff, err := os.ReadFile("../../../docs/floodwall-policy.5")
+	roff, err := os.ReadFile("../../docs/floodwall-policy.5")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ type tool struct {
 const columns = 6
 
 var (
-	head  = [columns]string{"no rule before the drop", "20", "500", "10,000", "1M listed addresses", "10M"}
-	rules = [4]float64{0, 20, 500, 10_000} // of the first columns
+	columnHead = [columns]string{"no rule before the drop", "20", "500", "10,000", "1M listed addresses", "10M"}
+	rules      = [4]float64{0, 20, 500, 10_000} // of the first columns
 )
 
 const limitLabel = "empty XDP program (the limit)"
@@ -69,11 +69,11 @@ func nanoseconds(r *report.Report, name string) (float64, bool) {
 	return 0, false
 }
 
-// table is the table in Markdown, with where it was measured.
-func table(r *report.Report) string {
+// readmeTable is the table in Markdown, with where it was measured.
+func readmeTable(r *report.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "![%s](%s)\n\n", pictureTitle, pictureFile)
-	fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(head[:], " | "), strings.Repeat("---:|", columns))
+	fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(columnHead[:], " | "), strings.Repeat("---:|", columns))
 	for _, t := range tools {
 		bold := ""
 		if t.label == "floodwall" {
