@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -128,7 +129,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	}
 	var text []byte
 	if file == stdinWord {
-		if text, err = interruptible(ctx, e.inputPolicy); err != nil {
+		if text, err = periodic.Within(ctx, e.inputPolicy); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -67,7 +68,7 @@ func check(ctx context.Context, e *env, file string) error {
 	name := policyName(file)
 	var c *control.Compiled
 	var o *compile.Output
-	_, err := interruptible(ctx, func() (_ any, err error) {
+	_, err := periodic.Within(ctx, func() (_ any, err error) {
 		p, err := e.readSound(file)
 		c, o, err = control.Check(p, err, feed.InState(e.stateOrDefault()), plan.TargetXDP)
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 func compileCommand(e *env) *cobra.Command {
@@ -86,7 +87,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target plan.Target)
 	if err != nil {
 		return err
 	}
-	o, err := interruptible(ctx, func() (*compile.Output, error) { return c.Output(target) })
+	o, err := periodic.Within(ctx, func() (*compile.Output, error) { return c.Output(target) })
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/doctor"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 func doctorCommand(e *env) *cobra.Command {
@@ -32,7 +33,7 @@ func doctorCommand(e *env) *cobra.Command {
 }
 
 func examine(ctx context.Context, e *env, o doctor.Options, all bool) error {
-	found, err := interruptible(ctx, func() ([]doctor.Finding, error) { return doctor.Look(ctx, o) })
+	found, err := periodic.Within(ctx, func() ([]doctor.Finding, error) { return doctor.Look(ctx, o) })
 	if err != nil {
 		return err
 	}

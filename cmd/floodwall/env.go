@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -127,23 +128,6 @@ func (e *env) costs() *cost.Model {
 	return operate.NewHost(e.bpffs, e.stateOrDefault(), e.warnOf).Costs()
 }
 
-// interruptible returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: the process
-// ends soon after.
-func interruptible[T any](ctx context.Context, fn func() (T, error)) (result T, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		result, err = fn()
-	}()
-	select {
-	case <-done:
-		return result, err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
-}
-
 // stdinWord is the word for standard input in place of a policy file.
 const stdinWord = "-"
 
@@ -160,7 +144,7 @@ func policyName(file string) string {
 
 // compiled reads and lowers a policy.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
-	return interruptible(ctx, func() (*control.Compiled, error) {
+	return periodic.Within(ctx, func() (*control.Compiled, error) {
 		p, err := e.readSound(file)
 		if err != nil {
 			return nil, err

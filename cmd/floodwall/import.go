@@ -13,6 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -82,7 +83,7 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 			return err
 		}
 	}
-	result, err := interruptible(ctx, func() (*importer.Result, error) {
+	result, err := periodic.Within(ctx, func() (*importer.Result, error) {
 		return importer.Import(ctx, sources, importer.Options{
 			Format: importer.Format(args[0]), Devices: f.devices, Router: f.router, Geo: f.geo, ListFiles: f.output != "",
 		})

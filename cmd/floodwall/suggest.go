@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/policy"
@@ -73,7 +74,7 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 			f.search.Live = Samples(c.Context(), h, e.daemonSocket(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
 		}
 	}
-	s, err := interruptible(c.Context(), func() (*operate.Suggestion, error) { return f.search.Suggest(c.Context(), compiled) })
+	s, err := periodic.Within(c.Context(), func() (*operate.Suggestion, error) { return f.search.Suggest(c.Context(), compiled) })
 	if err != nil {
 		return err
 	}

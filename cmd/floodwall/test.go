@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
@@ -43,7 +44,7 @@ func test(ctx context.Context, e *env, file, cases string) error {
 		defer f.Close()
 		in = f
 	}
-	report, err := interruptible(ctx, func() (*Report, error) { return Run(c, cases, in) })
+	report, err := periodic.Within(ctx, func() (*Report, error) { return Run(c, cases, in) })
 	if err != nil {
 		return err
 	}

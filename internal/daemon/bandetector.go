@@ -161,7 +161,7 @@ func (b *banDetector) end() {
 // round bans the offenders of a short time, or waits for that time if there are no limits to follow.
 func (b *banDetector) round(ctx context.Context, until time.Time) {
 	if b.offences == nil {
-		wait(ctx, time.Until(until))
+		periodic.Sleep(ctx, time.Until(until))
 		return
 	}
 	found, err := b.offenders(ctx)
@@ -174,13 +174,6 @@ func (b *banDetector) round(ctx context.Context, until time.Time) {
 	}
 	if text := b.news.summary(time.Now()); text != "" {
 		b.report(Event{Text: text})
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *watcher) feeds(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		every(ctx, func(ctx context.Context) time.Duration {
+		periodic.RunPaced(ctx, func() time.Duration {
 			f.fetch(ctx)
 			return feedLook
 		})
@@ -51,7 +51,7 @@ func (w *watcher) feeds(ctx context.Context) {
 func (f *feeder) exchanges(ctx context.Context) {
 	var last time.Time
 	pause := feedLook
-	every(ctx, func(ctx context.Context) time.Duration {
+	periodic.RunPaced(ctx, func() time.Duration {
 		all := time.Since(last) >= feedAll
 		if all {
 			last = time.Now()
@@ -64,16 +64,6 @@ func (f *feeder) exchanges(ctx context.Context) {
 		pause = min(2*pause, feedAll)
 		return wait
 	})
-}
-
-// every calls fn, again and again with the pause that it returns, until ctx ends.
-func every(ctx context.Context, fn func(context.Context) (pause time.Duration)) {
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(fn(ctx))):
-		}
-	}
 }
 
 // none reports whether the policy that runs has no sets whose content is exchanged.

@@ -78,7 +78,7 @@ func (f *Fleet) Status() *node.Status {
 // without the fleet.
 func (f *Fleet) Run(ctx context.Context) error {
 	told := ""
-	every(ctx, func(ctx context.Context) time.Duration {
+	periodic.RunPaced(ctx, func() time.Duration {
 		err := f.once(ctx)
 		if errors.Is(err, node.ErrNotJoined) {
 			_ = facts.KeepFleet(filepath.Base(f.in.Dir), nil) // removing cannot fail
@@ -164,7 +164,7 @@ func (f *Fleet) follow(ctx context.Context, to *node.Agent) {
 	from := f.in.Bans.Follow()
 	defer from.Close()
 	told := ""
-	every(ctx, func(ctx context.Context) time.Duration {
+	periodic.RunPaced(ctx, func() time.Duration {
 		set := f.shared()
 		if set == "" {
 			return setLook

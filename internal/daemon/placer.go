@@ -37,12 +37,7 @@ const surveyHolds = 30 * time.Second
 // place moves rules until ctx ends.
 func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {
 	p := &placer{in: w.in, costs: costs, report: w.report}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(periodic.Left(sampleEvery)):
-		}
+	for periodic.Wait(ctx, sampleEvery) {
 		if err := p.look(ctx); err != nil && ctx.Err() == nil && time.Since(p.warned) >= warnAgain {
 			p.warned = time.Now()
 			p.report(Event{Err: fmt.Errorf("placement: %w", err)})

@@ -80,15 +80,11 @@ func poke(signal chan struct{}) {
 
 // again runs a source of events until ctx ends. While it fails, the looks at intervals go on.
 func (w *watcher) again(ctx context.Context, source func() error) {
-	for ctx.Err() == nil {
+	periodic.Run(ctx, lookEvery, func() {
 		if err := source(); err != nil && ctx.Err() == nil {
 			w.report(Event{Err: err})
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookEvery):
-		}
-	}
+	})
 }
 
 // linkEvents calls changed when a device appears, goes or changes, and appeared when there is one of a new name: before
@@ -189,12 +185,7 @@ func (r *repairer) rest(ctx context.Context, recent []time.Time) bool {
 	}
 	wait := min(lookEvery<<min(over, 10), warWait)
 	r.report(Event{Err: fmt.Errorf("something undoes the repairs again and again, %d times in the last minute: the next is in %v", len(recent), wait)})
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(wait):
-		return true
-	}
+	return periodic.Sleep(ctx, wait)
 }
 
 // once repairs what is to be repaired, and reports whether there was anything, and whether it has looked and all is as it should be. An

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // How often the daemon looks for bans that sets have lost. A look reads all bans, so it takes no more than 1/lostShare of the time. On a
@@ -26,7 +27,7 @@ func (w *watcher) restoreBans(ctx context.Context) {
 		return
 	}
 	failed := ""
-	every(ctx, func(ctx context.Context) time.Duration {
+	periodic.RunPaced(ctx, func() time.Duration {
 		began := time.Now()
 		n, err := w.restoreOnce(ctx)
 		switch {

@@ -64,7 +64,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 	var latest []byte
 	var asked, told time.Time
-	for ctx.Err() == nil {
+	periodic.RunPaced(ctx, func() time.Duration {
 		wait := time.Second
 		if time.Since(asked) > askEvery {
 			asked = time.Now()
@@ -89,11 +89,8 @@ func (f *Follower) Run(ctx context.Context) {
 			told = time.Now()
 			f.tell(ctx)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(wait)):
-		}
-	}
+		return wait
+	})
 }
 
 // remember reads what this node had done. It waits while that is damaged: a node that forgets would take an old version for a new one.
@@ -106,10 +103,7 @@ func (f *Follower) remember(ctx context.Context) bool {
 		}
 		f.warn(err)
 		f.tell(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-		}
+		periodic.Sleep(ctx, retryEvery)
 	}
 	return false
 }
@@ -216,10 +210,8 @@ func (f *Follower) part(ctx context.Context, sum string, part int) (b []byte, er
 		if err == nil {
 			err = errors.New("the hub does not have it")
 		}
-		select {
-		case <-ctx.Done():
+		if !periodic.Sleep(ctx, time.Duration(try+1)*time.Second/2) {
 			return nil, ctx.Err()
-		case <-time.After(time.Duration(try+1) * time.Second / 2):
 		}
 	}
 	return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -78,10 +79,7 @@ func (f *Follower) decide(ctx context.Context) {
 		if err = f.Hub.Reach(within); err == nil || within.Err() != nil {
 			break
 		}
-		select {
-		case <-within.Done():
-		case <-time.After(time.Second):
-		}
+		periodic.Sleep(within, time.Second)
 	}
 	switch {
 	case ctx.Err() != nil: // the daemon ends: the next one decides, or the kernel
@@ -107,10 +105,7 @@ func (f *Follower) resume(ctx context.Context) {
 	switch {
 	case err != nil:
 		f.warn(err)
-		select { // it is asked again
-		case <-ctx.Done():
-		case <-time.After(retryEvery):
-		}
+		periodic.Sleep(ctx, retryEvery)
 	case now.Policy == f.policy(k.Seen) && now.Trial:
 		f.decide(ctx)
 	case now.Policy == f.policy(k.Seen) && k.Runs != k.Seen:

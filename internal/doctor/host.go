@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -94,10 +95,8 @@ func twice[T any](ctx context.Context, h *host, read func() (T, error)) (before,
 	if before, err = read(); err != nil {
 		return
 	}
-	select {
-	case <-ctx.Done():
+	if !periodic.Sleep(ctx, time.Until(h.start.Add(h.interval))) {
 		return before, after, ctx.Err()
-	case <-time.After(time.Until(h.start.Add(h.interval))):
 	}
 	after, err = read()
 	return

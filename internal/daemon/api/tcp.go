@@ -32,7 +32,7 @@ type address struct {
 func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, error), a *Server) {
 	var at address
 	defer at.close()
-	for {
+	periodic.Run(ctx, settingsLook, func() {
 		wanted, err := settings(ctx)
 		if errors.Is(err, datapath.ErrNotLoaded) {
 			wanted, err = policy.Daemon{}, nil
@@ -41,12 +41,7 @@ func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, 
 			err = at.move(ctx, wanted, a)
 		}
 		at.warn(ctx, err, a)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(periodic.Left(settingsLook)):
-		}
-	}
+	})
 }
 
 func (at *address) close() {

@@ -62,16 +62,12 @@ const slack = 3 * time.Second
 
 // Run follows the policies that run, until ctx ends.
 func (b *Bouncer) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	periodic.Run(ctx, look, func() {
 		if err := b.step(ctx); err != nil && ctx.Err() == nil && err.Error() != b.failed {
 			b.failed = err.Error()
 			b.Report("", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(look)):
-		}
-	}
+	})
 	return nil
 }
 

@@ -57,7 +57,7 @@ const (
 // Run follows the policies that run, until ctx ends.
 func (f *AlertFollower) Run(ctx context.Context) error {
 	defer f.stop()
-	for ctx.Err() == nil {
+	periodic.Run(ctx, look, func() {
 		switch err := f.step(ctx); {
 		case err == nil:
 			f.failed = ""
@@ -66,11 +66,7 @@ func (f *AlertFollower) Run(ctx context.Context) error {
 			f.failed = err.Error()
 			f.Report("", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(look)):
-		}
-	}
+	})
 	return nil
 }
 

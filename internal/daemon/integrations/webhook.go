@@ -69,13 +69,9 @@ type Sender struct {
 
 // Run posts until ctx ends.
 func (s *Sender) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	periodic.Run(ctx, look, func() {
 		s.step(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(look)):
-		}
-	}
+	})
 	if n := s.Events.Last() - s.last; s.of.URL != "" && n > 0 {
 		s.Report(fmt.Sprintf("webhook: the daemon ends, and %d events were not sent", n), nil)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
@@ -151,10 +152,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Samples, error) {
 	view := NewViews(w.databases)
 	if w.denied != nil {
-		select {
-		case <-time.After(span):
-		case <-ctx.Done():
-		}
+		periodic.Sleep(ctx, span)
 		return view, nil, ctx.Err()
 	}
 	s := &Samples{OneIn: w.reader.OneIn()}

@@ -43,14 +43,10 @@ func (t *Tap) OneIn() uint32 {
 
 // Run reads samples until ctx ends. While no policy runs that has samples taken, it waits for one.
 func (t *Tap) Run(ctx context.Context) {
-	for ctx.Err() == nil {
+	periodic.Run(ctx, lookEvery, func() {
 		t.read(ctx)
 		t.oneIn.Store(0)
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(lookEvery)):
-		}
-	}
+	})
 }
 
 // read reads samples of what runs, until the policy wants others, or an error ends it. Errors are for others to say, who open the same

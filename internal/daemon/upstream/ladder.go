@@ -80,14 +80,9 @@ func (l *Ladder) count(r Result, of string) {
 
 // Run looks each second, until ctx ends.
 func (l *Ladder) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(periodic.Left(time.Second)):
-			if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				l.tell("", fmt.Errorf("upstream: %w", err))
-			}
+	for periodic.Wait(ctx, time.Second) {
+		if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			l.tell("", fmt.Errorf("upstream: %w", err))
 		}
 	}
 }

@@ -73,7 +73,7 @@ const (
 // Run follows the policies that run and the routes that come, until ctx ends. Rules stay when it ends: a daemon that
 // begins goes on with them.
 func (r *Receiver) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	periodic.Run(ctx, look, func() {
 		switch err := r.step(ctx, time.Now()); {
 		case err == nil:
 			r.failed = ""
@@ -82,11 +82,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 			r.failed = err.Error()
 			r.Report("", fmt.Errorf("flowspec: %w", err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(periodic.Left(look)):
-		}
-	}
+	})
 	return nil
 }
 

@@ -114,7 +114,7 @@ const longestPassword = 80
 // Keep tells the process again and again, until ctx ends. An error is reported once.
 func (s Side) Keep(ctx context.Context, report func(error)) {
 	told := ""
-	for {
+	periodic.Run(ctx, time.Second, func() {
 		_, err := s.Policy(ctx)
 		if nobody := errors.Is(err, ErrNone) && s.alone(); nobody { // most hosts: the book is not opened for that
 			err = nil
@@ -130,10 +130,5 @@ func (s Side) Keep(ctx context.Context, report func(error)) {
 			told = err.Error()
 			report(fmt.Errorf("upstream: %w", err))
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(periodic.Left(time.Second)):
-		}
-	}
+	})
 }

@@ -28,7 +28,7 @@ const watched = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO
 func (f *Follower) Wait(ctx context.Context) {
 	if f.events == nil {
 		if f.watch() != nil {
-			pause(ctx, poll)
+			periodic.Sleep(ctx, poll)
 		}
 		return // what changed before the watch is read now
 	}
@@ -37,7 +37,7 @@ func (f *Follower) Wait(ctx context.Context) {
 	_, err := f.events.Read(make([]byte, 4096))
 	switch {
 	case err == nil:
-		pause(ctx, gather)
+		periodic.Sleep(ctx, gather)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return
 	}
@@ -69,12 +69,5 @@ func (f *Follower) unwatch() {
 	if f.events != nil {
 		f.events.Close()
 		f.events = nil
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

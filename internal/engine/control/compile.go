@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -165,21 +166,7 @@ func planOnce(program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 
 // lowerFor is Lower for as long as ctx lasts: large lists take a while.
 func lowerFor(ctx context.Context, p *policy.Policy, host *facts.Facts) (*Compiled, error) {
-	type result struct {
-		c   *Compiled
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		c, err := Lower(p, host)
-		done <- result{c, err}
-	}()
-	select {
-	case r := <-done:
-		return r.c, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return periodic.Within(ctx, func() (*Compiled, error) { return Lower(p, host) })
 }
 
 // ownAddresses are the host's addresses, none when they cannot be listed.

@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // keepConnections adds the connections of the kernel to the new program's flow table, and copies the state of protections. The table of the
@@ -75,10 +76,7 @@ func windDown(ctx context.Context, g *generation.Generation, next *manifest.Mani
 	if !answered || err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(roundTrip):
-	}
+	periodic.Sleep(ctx, roundTrip)
 	return nil
 }
 

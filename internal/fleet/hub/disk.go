@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // How much of the disk a hub uses, in MB (10^6 bytes).
@@ -245,10 +247,8 @@ func restart(ctx context.Context, c *Config, log func(string)) *Hub {
 			told = text
 			log("the hub cannot be started again yet: " + text)
 		}
-		select {
-		case <-ctx.Done():
+		if !periodic.Sleep(ctx, againWait) {
 			return nil
-		case <-time.After(againWait):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Names of the streams.
@@ -205,10 +206,7 @@ func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) error {
 			told = true
 			h.log(fmt.Sprintf("waiting for the other hubs: %v", err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(streamWait):
-		}
+		periodic.Sleep(ctx, streamWait)
 	}
 }
 

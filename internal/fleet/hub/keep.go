@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // keepTries is how often a record is written when other hubs write the same one meanwhile, and keepWait for how long: a command waits longer.
@@ -147,10 +148,7 @@ func lifetime(r wire.Record, now time.Time) time.Duration {
 func (h *Hub) refresh(ctx context.Context, failed []written) (found []wire.Stored) {
 	newer := slices.DeleteFunc(slices.Clone(failed), func(w written) bool { return !outrun(w.err) })
 	if len(newer) < len(failed) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(streamWait / 10):
-		}
+		periodic.Sleep(ctx, streamWait/10)
 	}
 	for _, w := range newer {
 		if r, number := h.view.get(w.Prefix); number != w.number { // the message has come from the stream

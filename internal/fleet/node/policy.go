@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // askWait is how long a hub may take to answer.
@@ -122,10 +123,8 @@ func (a *Agent) Reach(ctx context.Context) error {
 		case time.Now().After(end):
 			return fmt.Errorf("%w by the connection that there was", ErrAway)
 		}
-		select {
-		case <-ctx.Done():
+		if !periodic.Sleep(ctx, wire.BeatEvery/20) {
 			return ctx.Err()
-		case <-time.After(wire.BeatEvery / 20):
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Hubs are the hubs of a fleet.
@@ -287,10 +288,8 @@ func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (b
 		if ok, err := done(states); ok || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !periodic.Sleep(ctx, lookEvery) {
 			return ctx.Err()
-		case <-time.After(lookEvery):
 		}
 	}
 }

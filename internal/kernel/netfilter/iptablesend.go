@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Rollback ends a trial, or tidies up after one that has ended: the old generation, unless "", decides, and the other
@@ -124,10 +126,8 @@ func patiently(ctx context.Context, text string, try func() error) (err error) {
 		if err = try(); err == nil || !strings.Contains(err.Error(), text) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !periodic.Sleep(ctx, pause) {
 			return err
-		case <-time.After(pause):
 		}
 	}
 	return err
