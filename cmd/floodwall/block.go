@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 )
@@ -51,12 +52,12 @@ func prefixes(c *cobra.Command, args []string) error {
 }
 
 func block(ctx context.Context, e *env, args []string, f blockFlags) error {
-	ban := control.Ban{Why: f.why}
+	asked := ban.Ban{Why: f.why}
 	var err error
-	if ban.For, err = operate.BanTime(f.duration); err != nil {
+	if asked.For, err = operate.BanTime(f.duration); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if ban.Origin, err = operate.AskerOf(f.origin); err != nil {
+	if asked.Origin, err = operate.AskerOf(f.origin); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	if len(f.why) > maxWhy {
@@ -72,7 +73,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		switch {
 		case f.force:
 			return e.warned(operate.NoLifeline(others)), nil
-		case ban.Origin == control.Manual:
+		case asked.Origin == ban.Manual:
 			return operate.NoLifeline(others), nil
 		}
 		return in.NoSpared(ctx, others)
@@ -81,11 +82,11 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		return err
 	}
 	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
-		bans := make([]control.Ban, len(list))
+		bans := make([]ban.Ban, len(list))
 		for i, p := range list {
-			bans[i] = ban
-			bans[i].For = cmp.Or(p.terms.For, ban.For)
-			bans[i].Why = cmp.Or(p.terms.Why, ban.Why)
+			bans[i] = asked
+			bans[i].For = cmp.Or(p.terms.For, asked.For)
+			bans[i].Why = cmp.Or(p.terms.Why, asked.Why)
 			if bans[i].Prefix = p.prefix; p.part {
 				bans[i].Range = p.line
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -48,9 +48,9 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(b control.Blocked) bool { return !of.Owns(b) })
+	list = slices.DeleteFunc(list, func(b ban.Blocked) bool { return !of.Owns(b) })
 	if e.json {
-		return e.printJSON(append([]control.Blocked{}, list...))
+		return e.printJSON(append([]ban.Blocked{}, list...))
 	}
 	t := display.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
@@ -65,7 +65,7 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 }
 
 // originText names who asked for a ban.
-func originText(b control.Blocked) string {
+func originText(b ban.Blocked) string {
 	if b.Node != "" {
 		return string(b.Origin) + " " + b.Node
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -193,7 +194,7 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 // flush changes what is waiting.
 func (c *change) flush(ctx context.Context) error {
 	fill, err := c.do(ctx, c.waiting)
-	var refused control.Refusals
+	var refused ban.Refusals
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/addrs"
@@ -128,13 +129,13 @@ func (b *banDetector) pardon(ctx context.Context, never *addrs.Set) error {
 	}
 	of := map[string][]netip.Prefix{}
 	for _, e := range list {
-		if e.Origin == control.Automatic && never.Overlaps(prefixSet(e.Prefix)) {
+		if e.Origin == ban.Automatic && never.Overlaps(prefixSet(e.Prefix)) {
 			of[e.Set] = append(of[e.Set], e.Prefix)
 		}
 	}
 	for set, prefixes := range of {
 		_, err := b.in.Unblock(ctx, set, prefixes)
-		if gone := (control.Refusals)(nil); err != nil && !errors.As(err, &gone) {
+		if gone := (ban.Refusals)(nil); err != nil && !errors.As(err, &gone) {
 			return err
 		}
 		b.report(Event{Text: fmt.Sprintf("%d automatic bans lifted, as this host depends on addresses in them: %s", len(prefixes), addrs.PrefixText(prefixes[0]))})
@@ -197,8 +198,8 @@ func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, err
 		if !o.Proved && !rule.Forgeable {
 			continue // anybody can have written the source
 		}
-		if ban, ok := b.detectors[o.Limit].Offence(prefixOf(rule, o.Source), time.Now(), rule.For); ok {
-			found[o.Limit] = append(found[o.Limit], ban)
+		if v, ok := b.detectors[o.Limit].Offence(prefixOf(rule, o.Source), time.Now(), rule.For); ok {
+			found[o.Limit] = append(found[o.Limit], v)
 		}
 	}
 }
@@ -206,19 +207,19 @@ func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, err
 // enter puts bans for one limit into its set, and reports them.
 func (b *banDetector) enter(ctx context.Context, number int, found []ban.Verdict) {
 	limit := b.limits[number]
-	var list []control.Ban
-	for _, ban := range found {
-		list = append(list, control.Ban{Prefix: ban.Prefix, For: limit.Ban.For, Rule: limit.Rule})
+	var list []ban.Ban
+	for _, v := range found {
+		list = append(list, ban.Ban{Prefix: v.Prefix, For: limit.Ban.For, Rule: limit.Rule})
 	}
 	fill, err := b.in.Block(ctx, limit.Ban.Set, list)
 	refused := refusedOf(err, len(list))
-	for i, ban := range found {
+	for i, v := range found {
 		if refused[i] {
-			b.detectors[number].Refused(ban.Prefix)
+			b.detectors[number].Refused(v.Prefix)
 			continue
 		}
-		if !ban.Again {
-			b.news.banned(limit.Rule, bannedText(limit, ban), ban.Offends)
+		if !v.Again {
+			b.news.banned(limit.Rule, bannedText(limit, v), v.Offends)
 		}
 	}
 	switch {
@@ -233,7 +234,7 @@ func (b *banDetector) enter(ctx context.Context, number int, found []ban.Verdict
 // refusedOf tells which of n entries an error of Block is about.
 func refusedOf(err error, n int) []bool {
 	refused := make([]bool, n)
-	var some control.Refusals
+	var some ban.Refusals
 	errors.As(err, &some)
 	for i := range refused {
 		refused[i] = err != nil && some == nil
@@ -263,7 +264,7 @@ func sparedText(l control.BanLimit, p, never netip.Prefix) string {
 }
 
 // prefixOf is the prefix that is banned for an offence of an address.
-func prefixOf(b *control.BanAction, a netip.Addr) netip.Prefix {
+func prefixOf(b *manifest.BanAction, a netip.Addr) netip.Prefix {
 	lengths := ir.Prefixes{V4: b.V4, V6: b.V6}
 	return lengths.Of(a)
 }

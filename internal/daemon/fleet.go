@@ -216,9 +216,9 @@ func (h *fleetHost) Capacity() int { return h.capacity }
 
 // Block bans prefixes as programs do: they give way to bans of people.
 func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
-	var list []control.Ban
+	var list []ban.Ban
 	for _, b := range bans {
-		is := control.Ban{Prefix: b.Prefix, Until: b.Until, Why: b.Origin, Origin: ban.Fleet, Replace: true}
+		is := ban.Ban{Prefix: b.Prefix, Until: b.Until, Why: b.Origin, Origin: ban.Fleet, Replace: true}
 		if b.Why != "" {
 			is.Why += ": " + b.Why
 		}
@@ -232,7 +232,7 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 	for _, i := range fill.Kept {
 		refused[list[i].Prefix] = node.ErrKept
 	}
-	var some control.Refusals
+	var some ban.Refusals
 	if !errors.As(err, &some) {
 		return refused, err
 	}
@@ -249,7 +249,7 @@ func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bo
 		of = ban.Owner{}
 	}
 	_, err := h.fleet.in.UnblockOf(ctx, h.set, of, prefixes)
-	var not control.Refusals
+	var not ban.Refusals
 	if err != nil && !errors.As(err, &not) {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
@@ -55,7 +56,7 @@ func (c *Call) entries(ctx context.Context) (page operate.Page, err error) {
 	}
 	defer release()
 	page, err = c.parts.Host.Entries(ctx, c.request.PathValue("name"), after, n)
-	var set *control.SetError
+	var set *ban.SetError
 	if errors.As(err, &set) {
 		err = &Error{http.StatusNotFound, set.Problem, set.Remedy}
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -35,11 +37,11 @@ type Failure struct {
 // statusOf is the status that fits an error.
 func statusOf(err error) int {
 	var own *Error
-	var fallen *control.FallenError
+	var fallen *generation.FallenError
 	var mistake *policy.Error
 	var mistakes policy.Errors
-	var refused control.Refusals
-	var set *control.SetError
+	var refused ban.Refusals
+	var set *ban.SetError
 	var capture *sample.CaptureError
 	var before *control.PreviousError
 	var lockout *control.LockoutError

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -41,48 +41,48 @@ const eveTime = "2006-01-02T15:04:05.999999999-0700"
 var alertWord = []byte(`"alert"`)
 
 // read is the ban for a line. why says why an alert bans nobody. A line that is no alert has neither.
-func read(line []byte, of policy.Suricata, now time.Time) (ban control.Ban, why string, err error) {
+func read(line []byte, of policy.Suricata, now time.Time) (b ban.Ban, why string, err error) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
-		return ban, "", nil
+		return b, "", nil
 	}
 	if line[0] != '{' || line[len(line)-1] != '}' {
-		return ban, "", errNoEvent
+		return b, "", errNoEvent
 	}
 	if !bytes.Contains(line, alertWord) {
-		return ban, "", nil
+		return b, "", nil
 	}
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		return ban, "", errNoEvent
+		return b, "", errNoEvent
 	}
 	if e.Type != "alert" {
-		return ban, "", nil
+		return b, "", nil
 	}
 	at, err := time.Parse(eveTime, e.Time)
 	source, invalid := netip.ParseAddr(e.Source)
 	switch {
 	case err != nil:
-		return ban, "there is no time", nil
+		return b, "there is no time", nil
 	case invalid != nil || source.Zone() != "":
-		return ban, "there is no address of a sender", nil
+		return b, "there is no address of a sender", nil
 	case e.Packet != 0:
-		return ban, "Suricata has read the packet from a capture", nil
+		return b, "Suricata has read the packet from a capture", nil
 	case !of.All && e.Alert.Action != "blocked":
-		return ban, "the rule blocks nothing: `alerts: all` in the policy takes them", nil
+		return b, "the rule blocks nothing: `alerts: all` in the policy takes them", nil
 	case !of.Forgeable && !proven(e):
-		return ban, "the sender may be forged: `trust: forgeable` in the policy takes them", nil
+		return b, "the sender may be forged: `trust: forgeable` in the policy takes them", nil
 	}
 	left := of.For
 	if at.Before(now) {
 		left -= now.Sub(at)
 	}
 	if left < time.Second {
-		return ban, "too old", nil
+		return b, "too old", nil
 	}
 	source = source.Unmap()
-	return control.Ban{
-		Prefix: netip.PrefixFrom(source, source.BitLen()), For: left, Origin: control.Suricata,
+	return ban.Ban{
+		Prefix: netip.PrefixFrom(source, source.BitLen()), For: left, Origin: ban.Suricata,
 		Why: fmt.Sprintf("%d %s", e.Alert.ID, printable(e.Alert.Signature)),
 	}, "", nil
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -30,9 +31,9 @@ import (
 // Sets are where a Bouncer enters bans. control.Instance has them.
 type Sets interface {
 	Wishes(ctx context.Context) (control.Wishes, error)
-	Block(ctx context.Context, set string, bans []control.Ban) (control.Fill, error)
-	UnblockOf(ctx context.Context, set string, of control.Owner, prefixes []netip.Prefix) (control.Fill, error)
-	EachBlocked(ctx context.Context, set string, fn func(control.Blocked)) error
+	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
+	UnblockOf(ctx context.Context, set string, of ban.Owner, prefixes []netip.Prefix) (control.Fill, error)
+	EachBlocked(ctx context.Context, set string, fn func(ban.Blocked)) error
 }
 
 // Bouncer keeps a dynamic set as a local API decides.
@@ -176,8 +177,8 @@ func (b *Bouncer) find(ctx context.Context) error {
 		return nil
 	}
 	found, now := map[netip.Prefix]entry{}, time.Now()
-	err := b.Sets.EachBlocked(ctx, b.of.Set, func(one control.Blocked) {
-		if one.Origin != control.CrowdSec {
+	err := b.Sets.EachBlocked(ctx, b.of.Set, func(one ban.Blocked) {
+		if one.Origin != ban.CrowdSec {
 			return
 		}
 		e := entry{one.Prefix, now.Add(100 * 365 * 24 * time.Hour), one.Why}
@@ -215,12 +216,12 @@ func (b *Bouncer) sync(ctx context.Context, w control.Wishes) error {
 			gone = append(gone, p)
 		}
 	}
-	var bans []control.Ban
+	var bans []ban.Ban
 	for p, e := range wanted {
 		if was, ok := b.entered[p]; ok && was.end.Sub(e.end).Abs() <= slack {
 			continue
 		}
-		bans = append(bans, control.Ban{Prefix: p, For: max(e.end.Sub(now), time.Second), Why: e.why, Origin: control.CrowdSec, Replace: true})
+		bans = append(bans, ban.Ban{Prefix: p, For: max(e.end.Sub(now), time.Second), Why: e.why, Origin: ban.CrowdSec, Replace: true})
 	}
 	full, err := b.change(ctx, fill.Set, gone, bans)
 	if err != nil {
@@ -235,10 +236,10 @@ func (b *Bouncer) sync(ctx context.Context, w control.Wishes) error {
 }
 
 // change removes prefixes and enters bans. It returns the bans that the set has refused.
-func (b *Bouncer) change(ctx context.Context, set string, gone []netip.Prefix, bans []control.Ban) (full control.Refusals, err error) {
+func (b *Bouncer) change(ctx context.Context, set string, gone []netip.Prefix, bans []ban.Ban) (full ban.Refusals, err error) {
 	if len(gone) > 0 {
-		var past control.Refusals // entries that have ended, or are another's by now
-		_, err := b.Sets.UnblockOf(ctx, set, control.Owner{Origin: control.CrowdSec}, gone)
+		var past ban.Refusals // entries that have ended, or are another's by now
+		_, err := b.Sets.UnblockOf(ctx, set, ban.Owner{Origin: ban.CrowdSec}, gone)
 		if err != nil && !errors.As(err, &past) {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -24,7 +25,7 @@ import (
 // SuricataSets are where a Follower enters bans. control.Instance has them.
 type SuricataSets interface {
 	Wishes(ctx context.Context) (control.Wishes, error)
-	Block(ctx context.Context, set string, bans []control.Ban) (control.Fill, error)
+	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
 }
 
 // AlertFollower bans as the file says that the running policy names.
@@ -43,7 +44,7 @@ type AlertFollower struct {
 
 // suricataEntry is a ban with its end.
 type suricataEntry struct {
-	ban control.Ban
+	ban ban.Ban
 	end time.Time
 }
 
@@ -129,16 +130,16 @@ func (f *AlertFollower) follow(ctx context.Context, spare []netip.Prefix) error 
 // take reads a line.
 func (f *AlertFollower) take(line []byte) {
 	now := time.Now()
-	ban, why, err := read(line, f.of, now)
+	b, why, err := read(line, f.of, now)
 	switch {
 	case err != nil:
 		f.notes.invalid++
 	case why != "":
 		f.notes.ignored[why]++
-	case ban.Prefix.IsValid():
-		end := now.Add(ban.For)
-		if was, ok := f.known[ban.Prefix]; !ok || end.Sub(was.end) >= renew {
-			f.waiting[ban.Prefix] = suricataEntry{ban, end}
+	case b.Prefix.IsValid():
+		end := now.Add(b.For)
+		if was, ok := f.known[b.Prefix]; !ok || end.Sub(was.end) >= renew {
+			f.waiting[b.Prefix] = suricataEntry{b, end}
 		}
 	}
 }
@@ -149,7 +150,7 @@ func (f *AlertFollower) enter(ctx context.Context, spare []netip.Prefix) error {
 		return nil
 	}
 	now, never := time.Now(), allowlist.Now(spare)
-	var bans []control.Ban
+	var bans []ban.Ban
 	for p, e := range f.waiting {
 		if why := never.Why(p); why != "" {
 			f.notes.ignored[addrs.PrefixText(p)+" "+why]++
@@ -163,8 +164,8 @@ func (f *AlertFollower) enter(ctx context.Context, spare []netip.Prefix) error {
 	if len(bans) == 0 {
 		return nil
 	}
-	slices.SortFunc(bans, func(a, b control.Ban) int { return a.Prefix.Addr().Compare(b.Prefix.Addr()) })
-	var refused control.Refusals
+	slices.SortFunc(bans, func(a, b ban.Ban) int { return a.Prefix.Addr().Compare(b.Prefix.Addr()) })
+	var refused ban.Refusals
 	if _, err := f.Sets.Block(ctx, f.of.Set, bans); err != nil && !errors.As(err, &refused) {
 		return fmt.Errorf("suricata: %w", err)
 	}
@@ -181,7 +182,7 @@ func (f *AlertFollower) remember() {
 	if len(f.known) > mostKnown {
 		clear(f.known)
 	}
-	var fresh []control.Ban
+	var fresh []ban.Ban
 	for p, e := range f.waiting {
 		if was, ok := f.known[p]; !ok || was.end.Before(time.Now()) {
 			fresh = append(fresh, e.ban)
@@ -192,7 +193,7 @@ func (f *AlertFollower) remember() {
 	if len(fresh) == 0 {
 		return
 	}
-	first := slices.MinFunc(fresh, func(a, b control.Ban) int { return a.Prefix.Addr().Compare(b.Prefix.Addr()) })
+	first := slices.MinFunc(fresh, func(a, b ban.Ban) int { return a.Prefix.Addr().Compare(b.Prefix.Addr()) })
 	text := fmt.Sprintf("suricata: banned %s for %v: %s", addrs.PrefixText(first.Prefix), first.For.Round(time.Second), first.Why)
 	if len(fresh) > 1 {
 		text += fmt.Sprintf("; and %d others", len(fresh)-1)

@@ -3,7 +3,7 @@ package metrics
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
 var (
@@ -17,7 +17,7 @@ func Process(version string, counted func() map[string]uint64) Part {
 	return Part{Families: []*Family{build, bans}, Read: func(_ context.Context, add Add) error {
 		add(build, 1, version)
 		sums := counted()
-		for _, origin := range control.Origins {
+		for _, origin := range ban.Origins {
 			add(bans, float64(sums[string(origin)]), string(origin))
 		}
 		return nil

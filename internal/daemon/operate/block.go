@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/allowlist"
 	"github.com/floodwall/floodwall/internal/host/facts"
@@ -56,7 +57,7 @@ func BanTime(text string) (time.Duration, error) {
 	case "":
 		return 0, nil
 	case "forever":
-		return control.Forever, nil
+		return ban.Forever, nil
 	}
 	d, err := policy.ParseDuration(text)
 	if err != nil || d < time.Second {
@@ -154,15 +155,15 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	if err != nil {
 		return Changed{}, err
 	}
-	var bans []control.Ban
+	var bans []ban.Ban
 	for i, p := range prefixes {
-		bans = append(bans, control.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i], Origin: origin})
+		bans = append(bans, ban.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i], Origin: origin})
 	}
 	var refused []Problem
 	total := len(bans)
 	switch {
 	case o.Force:
-	case origin != control.Manual:
+	case origin != ban.Manual:
 		w, err := h.Wishes(ctx)
 		if err != nil {
 			return Changed{}, err
@@ -184,7 +185,7 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 }
 
 // spare takes out of bans those of prefixes that are spared, and all of a range when one of its prefixes is.
-func spare(bans []control.Ban, list *allowlist.List, why, hint string) (kept []control.Ban, problems []Problem) {
+func spare(bans []ban.Ban, list *allowlist.List, why, hint string) (kept []ban.Ban, problems []Problem) {
 	out, ranges := make([]bool, len(bans)), map[int]bool{}
 	for i, b := range bans {
 		if reason := list.Why(b.Prefix); reason != "" {
@@ -201,28 +202,28 @@ func spare(bans []control.Ban, list *allowlist.List, why, hint string) (kept []c
 }
 
 // OriginOf reads who asks for a ban: a person for "".
-func OriginOf(text string) (control.Origin, error) {
-	o := control.Origin(text)
+func OriginOf(text string) (ban.Origin, error) {
+	o := ban.Origin(text)
 	switch {
 	case o == "":
-		return control.Manual, nil
-	case !slices.Contains(control.Origins, o):
-		return "", &OrderError{fmt.Sprintf("origin %q is not known", text), fmt.Sprintf("the origins are %v", control.Origins)}
+		return ban.Manual, nil
+	case !slices.Contains(ban.Origins, o):
+		return "", &OrderError{fmt.Sprintf("origin %q is not known", text), fmt.Sprintf("the origins are %v", ban.Origins)}
 	}
 	return o, nil
 }
 
 // AskerOf is OriginOf for a new ban. Limits need nobody to ask for theirs.
-func AskerOf(text string) (control.Origin, error) {
+func AskerOf(text string) (ban.Origin, error) {
 	o, err := OriginOf(text)
-	if err == nil && o == control.Automatic {
+	if err == nil && o == ban.Automatic {
 		err = &OrderError{"origin automatic is for limits with ban", "name the program that asks, as fail2ban, or leave the origin out"}
 	}
 	return o, err
 }
 
 // OwnerOf reads whose entries an unblock removes: anybody's for "".
-func OwnerOf(origin, why string) (of control.Owner, err error) {
+func OwnerOf(origin, why string) (of ban.Owner, err error) {
 	if origin == "" && why != "" {
 		return of, &OrderError{"why is of no use without an origin", "name the origin, as fail2ban"}
 	}
@@ -235,9 +236,9 @@ func OwnerOf(origin, why string) (of control.Owner, err error) {
 
 // Ended takes from the result of an UnblockOf for a program what it refused: an entry that has ended, or that belongs to somebody else
 // by now, is no longer the program's to remove.
-func Ended(of control.Owner) func(control.Fill, error) (control.Fill, error) {
+func Ended(of ban.Owner) func(control.Fill, error) (control.Fill, error) {
 	return func(fill control.Fill, err error) (control.Fill, error) {
-		if refused := (control.Refusals)(nil); of.Origin != "" && errors.As(err, &refused) {
+		if refused := (ban.Refusals)(nil); of.Origin != "" && errors.As(err, &refused) {
 			err = nil
 		}
 		return fill, err
@@ -245,8 +246,8 @@ func Ended(of control.Owner) func(control.Fill, error) (control.Fill, error) {
 }
 
 // Owned are the prefixes of an owner's entries of a set.
-func (h Host) Owned(ctx context.Context, set string, of control.Owner) (list []netip.Prefix, err error) {
-	err = h.EachBlocked(ctx, set, func(b control.Blocked) {
+func (h Host) Owned(ctx context.Context, set string, of ban.Owner) (list []netip.Prefix, err error) {
+	err = h.EachBlocked(ctx, set, func(b ban.Blocked) {
 		if of.Owns(b) {
 			list = append(list, b.Prefix)
 		}
@@ -309,7 +310,7 @@ func (e *EntriesError) Unwrap() []error { return e.Errs }
 // changed is the result of a change.
 func changed(fill control.Fill, err error) (Changed, error) {
 	c := Changed{Set: fill.Set, Changed: fill.Changed, Entries: fill.Entries, Capacity: fill.Capacity}
-	var refused control.Refusals
+	var refused ban.Refusals
 	if err != nil && !errors.As(err, &refused) {
 		return Changed{}, err
 	}

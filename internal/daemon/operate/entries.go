@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
 // MaxPage is how many entries a page has at most.
@@ -14,9 +14,9 @@ const MaxPage = 10_000
 
 // Page is a part of the entries of a dynamic set, by address.
 type Page struct {
-	Set     string            `json:"set"`
-	Entries []control.Blocked `json:"entries"`
-	Next    *netip.Prefix     `json:"next,omitempty"` // the last entry, after which the next page begins; absent: there is no more
+	Set     string        `json:"set"`
+	Entries []ban.Blocked `json:"entries"`
+	Next    *netip.Prefix `json:"next,omitempty"` // the last entry, after which the next page begins; absent: there is no more
 }
 
 // Entries are those of a set that come after a prefix, from the start for the zero prefix, n of them at most. It keeps no more
@@ -25,8 +25,8 @@ func (h Host) Entries(ctx context.Context, set string, after netip.Prefix, n int
 	if n < 1 || n > MaxPage {
 		return Page{}, fmt.Errorf("a page of %d entries: it has 1 to %d", n, MaxPage)
 	}
-	var kept []control.Blocked // in no order; the n lowest of those that were seen, and up to n more
-	err := h.EachBlocked(ctx, set, func(b control.Blocked) {
+	var kept []ban.Blocked // in no order; the n lowest of those that were seen, and up to n more
+	err := h.EachBlocked(ctx, set, func(b ban.Blocked) {
 		if after.IsValid() && b.Prefix.Compare(after) <= 0 {
 			return
 		}
@@ -37,7 +37,7 @@ func (h Host) Entries(ctx context.Context, set string, after netip.Prefix, n int
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Set: set, Entries: append([]control.Blocked{}, lowest(kept, n+1)...)}
+	page := Page{Set: set, Entries: append([]ban.Blocked{}, lowest(kept, n+1)...)}
 	if len(page.Entries) > n {
 		page.Entries = page.Entries[:n]
 		page.Next = &page.Entries[n-1].Prefix
@@ -46,7 +46,7 @@ func (h Host) Entries(ctx context.Context, set string, after netip.Prefix, n int
 }
 
 // lowest sorts a list, and cuts what is over n.
-func lowest(list []control.Blocked, n int) []control.Blocked {
-	slices.SortFunc(list, func(a, b control.Blocked) int { return a.Prefix.Compare(b.Prefix) })
+func lowest(list []ban.Blocked, n int) []ban.Blocked {
+	slices.SortFunc(list, func(a, b ban.Blocked) int { return a.Prefix.Compare(b.Prefix) })
 	return list[:min(len(list), n)]
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
 // TestTerms reads what lines of `block -` say beside the prefix.
@@ -17,7 +17,7 @@ func TestTerms(t *testing.T) {
 		"192.0.2.1":                                         {},
 		"192.0.2.1 for=10m":                                 {terms: Terms{For: 10 * time.Minute}},
 		" 192.0.2.1   why=guesses for=1h\r":                 {terms: Terms{Why: "guesses for=1h"}},
-		"192.0.2.1 for=forever why=a = b":                   {terms: Terms{For: control.Forever, Why: "a = b"}},
+		"192.0.2.1 for=forever why=a = b":                   {terms: Terms{For: ban.Forever, Why: "a = b"}},
 		"192.0.2.1 # for=1h":                                {},
 		"192.0.2.1 ; SBL123 for=1h":                         {},
 		"192.0.2.1 seen 12 times, score=7":                  {},

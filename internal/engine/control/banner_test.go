@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -313,7 +314,7 @@ func TestBannerFollows(t *testing.T) {
 	h.apply(strings.ReplaceAll(banning, "max: 100", "max: 2"))
 	h.wantBan("198.51.100.6/32", 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
 	for _, p := range []string{"192.0.2.101/32", "192.0.2.102/32"} {
-		h.block(control.Ban{Prefix: netip.MustParsePrefix(p)})
+		h.block(ban.Ban{Prefix: netip.MustParsePrefix(p)})
 	}
 	h.wantBlocked("by hand", []string{"192.0.2.101/32 bans forever", "192.0.2.102/32 bans forever"})
 	const full = `bans: rule flood: set "bans" is full: 2 entries`

@@ -13,18 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // someBans are entries of all kinds: addresses and prefixes of both families, with the set's time, another and none.
-func someBans() []control.Ban {
-	return []control.Ban{
+func someBans() []ban.Ban {
+	return []ban.Ban{
 		{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Why: "guessing"},
-		{Prefix: netip.MustParsePrefix("192.0.2.128/25"), For: control.Forever},
+		{Prefix: netip.MustParsePrefix("192.0.2.128/25"), For: ban.Forever},
 		{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour, Why: "64 bytes, and more"},
-		{Prefix: netip.MustParsePrefix("2001:db8:9::9/128"), For: control.Forever},
+		{Prefix: netip.MustParsePrefix("2001:db8:9::9/128"), For: ban.Forever},
 	}
 }
 
@@ -78,10 +79,10 @@ func TestBansOfEachWay(t *testing.T) {
 		}
 
 		// Again: the entry has the new time. A short one ends by itself.
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), For: 5 * time.Hour, Why: "again"})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), For: 5 * time.Hour, Why: "again"})
 		const short = time.Second
 		began := time.Now()
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.10/32"), For: short})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.10/32"), For: short})
 		then := e.blocked()
 		inTime := time.Since(began) < short // else the machine is busy, and the entry may have ended
 		again := slices.Clone(someBlocked)
@@ -96,12 +97,12 @@ func TestBansOfEachWay(t *testing.T) {
 		e.wantBlocked("when one has ended", again)
 
 		// The 4 that fit, and the one that does not.
-		var more []control.Ban
+		var more []ban.Ban
 		for i := range 5 {
-			more = append(more, control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)})
+			more = append(more, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)})
 		}
 		fill, err := e.Block(t.Context(), "bans", more)
-		var refused control.Refusals
+		var refused ban.Refusals
 		if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 4 || fill.Entries != 8 || !strings.Contains(err.Error(), `set "bans" is full`) {
 			t.Errorf("%s: blocking more than fit: %+v, %v", w.name, fill, err)
 		}
@@ -141,7 +142,7 @@ func TestBanWaits(t *testing.T) {
 		}
 		until := time.Now().Add(time.Hour)
 		time.AfterFunc(3*time.Second, unlock)
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Until: until, Origin: control.Fleet})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Until: until, Origin: ban.Fleet})
 		list, err := e.Blocked(t.Context(), "")
 		if err != nil || len(list) != 1 || list[0].Expires == nil {
 			t.Fatalf("%s: %v, %v", w.name, list, err)
@@ -161,10 +162,10 @@ func TestRefusedEvictsNone(t *testing.T) {
 	}
 	h.applyTo(plan.TargetNftables, banPolicy(4, "bans"))
 	for i, p := range []string{"198.51.100.1/32", "198.51.100.2/32", "203.0.113.0/25"} { // all that programs may have
-		h.block(control.Ban{Prefix: netip.MustParsePrefix(p), For: time.Duration(i+1) * time.Hour, Origin: control.CrowdSec})
+		h.block(ban.Ban{Prefix: netip.MustParsePrefix(p), For: time.Duration(i+1) * time.Hour, Origin: ban.CrowdSec})
 	}
-	_, err := h.Block(t.Context(), "", []control.Ban{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), For: 9 * time.Hour, Origin: control.CrowdSec}})
-	var refused control.Refusals
+	_, err := h.Block(t.Context(), "", []ban.Ban{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), For: 9 * time.Hour, Origin: ban.CrowdSec}})
+	var refused ban.Refusals
 	if !errors.As(err, &refused) || len(refused) != 1 {
 		t.Errorf("a prefix around another: %v", err)
 	}
@@ -192,7 +193,7 @@ func TestBansAcross(t *testing.T) {
 		e.wantBlocked("after the change", someBlocked)
 
 		// A ban during the trial, and the end of one, hold for the policy that returns, too.
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.11/32")})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.11/32")})
 		if _, err := e.Unblock(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}); err != nil {
 			t.Error(err)
 		}
@@ -212,7 +213,7 @@ func TestBansAcross(t *testing.T) {
 		if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
 			t.Fatal(err)
 		}
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.12/32")})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.12/32")})
 		if _, err := e.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -238,9 +239,9 @@ func TestManyBans(t *testing.T) {
 		}
 		start := time.Now()
 		for at := 0; at < n; at += piece {
-			var bans []control.Ban
+			var bans []ban.Ban
 			for i := at; i < at+piece; i++ {
-				bans = append(bans, control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)})
+				bans = append(bans, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)})
 			}
 			if fill := e.block(bans...); fill.Entries != at+piece {
 				t.Fatalf("%s: %+v", w.name, fill)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -26,17 +27,17 @@ func TestRollbackKeepsChangesOfBans(t *testing.T) {
 					}
 				}
 			}
-			ban := func(prefix string, hours int, origin control.Origin) control.Ban {
-				return control.Ban{Prefix: netip.MustParsePrefix(prefix), For: time.Duration(hours) * time.Hour, Origin: origin, Replace: true}
+			entry := func(prefix string, hours int, origin ban.Origin) ban.Ban {
+				return ban.Ban{Prefix: netip.MustParsePrefix(prefix), For: time.Duration(hours) * time.Hour, Origin: origin, Replace: true}
 			}
 			e.applyTo(w.target, w.policy("old", 1000))
 			e.block(someBans()...)
-			e.block(ban("192.0.2.20/32", 9, control.CrowdSec), ban("192.0.2.21/32", 9, control.CrowdSec), ban("192.0.2.22/32", 9, control.CrowdSec),
-				ban("192.0.2.23/32", 2, control.Manual), ban("2001:db8:6::/64", 9, control.Manual))
+			e.block(entry("192.0.2.20/32", 9, ban.CrowdSec), entry("192.0.2.21/32", 9, ban.CrowdSec), entry("192.0.2.22/32", 9, ban.CrowdSec),
+				entry("192.0.2.23/32", 2, ban.Manual), entry("2001:db8:6::/64", 9, ban.Manual))
 			e.applyTo(w.target, w.policy("new", 2000))
 			lift("192.0.2.7/32", "2001:db8:bad::/48", "192.0.2.20/32", "192.0.2.22/32")
-			e.block(ban("192.0.2.21/32", 3, control.CrowdSec), ban("192.0.2.22/32", 5, control.Manual), ban("192.0.2.23/32", 7, control.Manual),
-				ban("192.0.2.24/32", 4, control.CrowdSec), ban("2001:db8:6::/64", 6, control.Manual), ban("2001:db8:7::7/128", 8, control.Manual))
+			e.block(entry("192.0.2.21/32", 3, ban.CrowdSec), entry("192.0.2.22/32", 5, ban.Manual), entry("192.0.2.23/32", 7, ban.Manual),
+				entry("192.0.2.24/32", 4, ban.CrowdSec), entry("2001:db8:6::/64", 6, ban.Manual), entry("2001:db8:7::7/128", 8, ban.Manual))
 			want := []string{
 				"192.0.2.21/32 bans 3h", "192.0.2.22/32 bans 5h", "192.0.2.23/32 bans 7h", "192.0.2.24/32 bans 4h", "192.0.2.128/25 bans forever",
 				"2001:db8:6::/64 bans 6h", "2001:db8:7::7/128 bans 8h", "2001:db8:9::9/128 bans forever",
@@ -62,11 +63,11 @@ func TestRollbackToSmallerSet(t *testing.T) {
 		onEnds(t, w.name, func(e *ends) {
 			e.applyTo(w.target, banPolicy(4, "bans"))
 			e.applyTo(w.target, banPolicy(100, "bans"))
-			var bans []control.Ban
+			var bans []ban.Ban
 			for i := range 6 {
-				b := control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(50 + i)}), 32), For: time.Duration(i+1) * time.Hour}
+				b := ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(50 + i)}), 32), For: time.Duration(i+1) * time.Hour}
 				if i >= 3 {
-					b.Origin = control.CrowdSec
+					b.Origin = ban.CrowdSec
 				}
 				bans = append(bans, b)
 			}
@@ -80,7 +81,7 @@ func TestRollbackToSmallerSet(t *testing.T) {
 			}
 			var more []string
 			for i := range 5 {
-				e.block(control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(60 + i)}), 32), For: 2 * time.Hour})
+				e.block(ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(60 + i)}), 32), For: 2 * time.Hour})
 				more = append(more, fmt.Sprintf("192.0.2.%d/32 bans 2h", 60+i))
 			}
 			all := e.blocked()
@@ -115,7 +116,7 @@ func TestRollbackBesideBans(t *testing.T) {
 						if in[b][at] {
 							_, err = e.Unblock(t.Context(), "", []netip.Prefix{p})
 						} else {
-							_, err = e.Block(t.Context(), "", []control.Ban{{Prefix: p}})
+							_, err = e.Block(t.Context(), "", []ban.Ban{{Prefix: p}})
 						}
 						if err != nil {
 							e.Errorf("%s: %v", p, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -144,7 +145,7 @@ func (h *host) ask(description string) string {
 	return x.Verdict + " " + x.Reason
 }
 
-func (h *host) block(bans ...control.Ban) control.Fill {
+func (h *host) block(bans ...ban.Ban) control.Fill {
 	h.Helper()
 	fill, err := h.Block(h.Context(), "", bans)
 	if err != nil {
@@ -237,10 +238,10 @@ func TestBansStay(t *testing.T) {
 	}
 	h.apply(banPolicy(100, "bans"))
 	h.block(
-		control.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"},
-		control.Ban{Prefix: netip.MustParsePrefix("203.0.113.7/32"), For: control.Forever},
-		control.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour},
-		control.Ban{Prefix: netip.MustParsePrefix("203.0.113.8/32"), For: time.Second},
+		ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"},
+		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.7/32"), For: ban.Forever},
+		ban.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour},
+		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.8/32"), For: time.Second},
 	)
 	time.Sleep(2100 * time.Millisecond) // longer than the last of them
 	if applied := h.apply(banPolicy(1000, "other", "bans")); applied.Bans != 3 {
@@ -282,18 +283,18 @@ func TestRefusals(t *testing.T) {
 		return
 	}
 	h.apply(banPolicy(10, "bans", "other"))
-	var bans []control.Ban
+	var bans []ban.Ban
 	for bits := 10; bits < 20; bits++ {
-		bans = append(bans, control.Ban{Prefix: netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), bits)})
+		bans = append(bans, ban.Ban{Prefix: netip.PrefixFrom(netip.MustParseAddr("10.0.0.0"), bits)})
 	}
 	for i := range 4 {
-		bans = append(bans, control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(i), 0, 0}), 17)})
+		bans = append(bans, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(i), 0, 0}), 17)})
 	}
 	fill, err := h.Block(t.Context(), "bans", bans)
 	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 10, Entries: 10, Capacity: 10}, fill); diff != "" {
 		t.Errorf("fill (-want +got):\n%s", diff)
 	}
-	var refused control.Refusals
+	var refused ban.Refusals
 	if !errors.As(err, &refused) {
 		t.Fatalf("blocking: %v, want refusals", err)
 	}
@@ -309,7 +310,7 @@ func TestRefusals(t *testing.T) {
 	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || fill.Changed != 1 {
 		t.Errorf("unblocking one of two: %+v, %v", fill, err)
 	}
-	var set *control.SetError
+	var set *ban.SetError
 	if _, err := h.Block(t.Context(), "", bans); err != nil && !errors.As(err, &refused) {
 		t.Errorf("with several sets, bans is the one that is meant: %v", err)
 	}

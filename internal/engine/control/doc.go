@@ -14,5 +14,4 @@
 //     dynamic sets (internal/engine/ban).
 //   - temporary.go: rules beside the policy (internal/engine/generation); handout.go: samples, for internal/daemon/sample.
 //   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
-//   - types.go: types of other packages under the names that callers use.
 package control

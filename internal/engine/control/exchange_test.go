@@ -19,6 +19,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	feedlists "github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/host/facts"
@@ -133,7 +134,7 @@ func TestExchange(t *testing.T) {
 		l.body.Store("9.9.9.1\n9.9.10.0/24\n2a00:1::/32\n192.0.2.9\n")
 		before := l.applyFetching(w)
 		l.want("at first", map[string]bool{"9.9.9.1": false, "9.9.10.7": false, "9.9.9.2": true})
-		l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: control.Forever})
+		l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: ban.Forever})
 		for i, want := range []bool{true, true, true, false} {
 			if got := l.through("9.9.9.5", 2001); got != want {
 				l.Errorf("packet %d of a limit of three gets through: %t", i, got)
@@ -230,7 +231,7 @@ func TestExchangeOfAll(t *testing.T) {
 			if !l.through("9.9.9.5", 2001) || l.through("9.9.9.5", 2001) {
 				e.Fatal("the limit of one packet does not hold")
 			}
-			l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: control.Forever})
+			l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: ban.Forever})
 			memory := map[string]ebpf.MapID{}
 			for _, name := range []string{image.Flows, image.SynKeys, image.Counters, image.Limits, image.Dynamic, image.Verified, image.Offences, image.Samples} {
 				memory[name] = mapID(e, before.Generation, name)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -298,9 +299,9 @@ func TestBlockBesideBans(t *testing.T) {
 		go func() {
 			var err error
 			for i := 0; i < each && err == nil; i += 10 {
-				var bans []control.Ban
+				var bans []ban.Ban
 				for j := range 10 {
-					bans = append(bans, control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(c), byte(i + j)}), 32)})
+					bans = append(bans, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(c), byte(i + j)}), 32)})
 				}
 				_, err = h.Block(t.Context(), "", bans)
 			}
@@ -323,7 +324,7 @@ func TestBlockBesideBans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range list {
-		if b.Origin == control.Manual {
+		if b.Origin == ban.Manual {
 			manual++
 		} else if automatic++; b.Rule != "flood" {
 			t.Errorf("%+v", b)

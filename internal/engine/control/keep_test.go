@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -83,7 +84,7 @@ func TestDeviceComesBack(t *testing.T) {
 	}
 	policy := banPolicy(100, "bans")
 	h.apply(policy)
-	h.block(control.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"})
+	h.block(ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"})
 	h.send(3, "udp 198.51.100.1:5 > 192.0.2.1:1")
 	h.ip("link del fw0")
 	if _, err := h.Status(context.Background()); !errors.Is(err, datapath.ErrNotLoaded) || !strings.Contains(err.Error(), "has gone (fw0)") {
@@ -169,9 +170,9 @@ func TestRanges(t *testing.T) {
 		return
 	}
 	h.apply(banPolicy(20, "bans"))
-	pieces := func(number int, prefixes ...string) (bans []control.Ban) {
+	pieces := func(number int, prefixes ...string) (bans []ban.Ban) {
 		for _, p := range prefixes {
-			bans = append(bans, control.Ban{Prefix: netip.MustParsePrefix(p), Range: number})
+			bans = append(bans, ban.Ban{Prefix: netip.MustParsePrefix(p), Range: number})
 		}
 		return bans
 	}
@@ -184,8 +185,8 @@ func TestRanges(t *testing.T) {
 	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 3, Entries: 3, Capacity: 20}, fill); diff != "" {
 		t.Errorf("fill (-want +got):\n%s", diff)
 	}
-	var refused control.Refusals
-	var set *control.SetError
+	var refused ban.Refusals
+	var set *ban.SetError
 	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || !errors.As(refused[0].Err, &set) {
 		t.Fatalf("blocking: %v, want the range refused", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -39,8 +40,8 @@ func TestAskWhatRuns(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("before the ban", toWeb, "pass web")
-		h.block(control.Ban{Prefix: netip.MustParsePrefix("198.51.100.66/32"), For: time.Hour, Why: `so "it" is`},
-			control.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48")})
+		h.block(ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.66/32"), For: time.Hour, Why: `so "it" is`},
+			ban.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48")})
 		h.wantAnswer("banned", toWeb, "drop banned")
 		h.wantAnswer("banned", "udp [2001:db8:bad::7]:1234 > [2001:db8::1]:53", "drop banned")
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/policy"
@@ -233,7 +234,7 @@ func (e *ends) replaceFaults(target plan.Target) {
 			t.Fatal(err)
 		}
 	}
-	e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
+	e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
 	if target == plan.TargetIptables {
 		e.makeBuiltIn()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -110,7 +111,7 @@ func TestSameOnAllTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range sameBans {
-			h.block(control.Ban{Prefix: netip.MustParsePrefix(b)})
+			h.block(ban.Ban{Prefix: netip.MustParsePrefix(b)})
 		}
 		h.meet(string(target), judge, frames, passes)
 		if diff := cmp.Diff(want, h.tallies()); diff != "" {

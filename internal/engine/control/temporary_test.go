@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -70,7 +71,7 @@ func TestTemporary(t *testing.T) {
 		for range 3 {
 			l.gets("9.9.9.5", 2001, true)
 		}
-		l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.50/32"), For: control.Forever})
+		l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.50/32"), For: ban.Forever})
 		same := func(when string, port1000 bool) {
 			l.Helper()
 			for _, c := range []struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
@@ -103,7 +104,7 @@ func runProgram(ctx context.Context, s *rig.Session) error {
 func checksColumns() (columns []*column) {
 	for _, profile := range []string{"off", "standard", "strict"} {
 		columns = append(columns, &column{
-			name: "checks=" + profile, head: profile, text: programPolicy(profile, 0), prepare: ban,
+			name: "checks=" + profile, head: profile, text: programPolicy(profile, 0), prepare: banSource,
 		})
 	}
 	return columns
@@ -112,7 +113,7 @@ func checksColumns() (columns []*column) {
 func rulesColumns() (columns []*column) {
 	for _, c := range rig.RuleCounts {
 		columns = append(columns, &column{
-			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: programPolicy("standard", c.Rules), prepare: ban,
+			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: programPolicy("standard", c.Rules), prepare: banSource,
 		})
 	}
 	return columns
@@ -175,10 +176,10 @@ func installEmpty(at *rig.Site) (p *ebpf.Program, remove func() error, err error
 	return p, func() error { return errors.Join(attached.Close(), p.Close()) }, nil
 }
 
-// ban bans the banned source, and sees to it that the program knows.
-func ban(ctx context.Context, in control.Instance, _ *ebpf.Program) error {
+// banSource bans the banned source, and sees to it that the program knows.
+func banSource(ctx context.Context, in control.Instance, _ *ebpf.Program) error {
 	p := netip.PrefixFrom(bannedSource, bannedSource.BitLen())
-	if _, err := in.Block(ctx, "bans", []control.Ban{{Prefix: p, For: control.Forever}}); err != nil {
+	if _, err := in.Block(ctx, "bans", []ban.Ban{{Prefix: p, For: ban.Forever}}); err != nil {
 		return err
 	}
 	return rig.Expect(map[string]string{
