@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -72,9 +72,8 @@ test-fresh: ## Run the README's two commands on a Debian 12 made for it, which h
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
 
-test-unprivileged: ## Run the tests that need neither root nor tools; the others are skipped
-	@scripts/setup build
-	env -u FLOODWALL_TEST_ROOT $(GO) test ./...
+test-fast: ## Run the tests that need no root, in less than a minute; make test begins with them
+	@scripts/test -fast
 
 test-arm64: ## Run the tests of the packages that need no kernel as arm64 programs, in QEMU's user mode
 	@scripts/setup build arm64

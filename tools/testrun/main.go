@@ -1,0 +1,104 @@
+// Command testrun builds the tests of this module once, runs them, and writes what they say as `go test -json` does.
+//
+//	testrun [-fast] [-first PACKAGE,PACKAGE] [-p N] [-parallel N] [-timeout TIME] [-run PATTERN] [-slowest N] [-summary FILE] [PACKAGE...]
+//
+// It runs them twice. First without root, where tests that need it are skipped (testutil.RequireRoot): in less than a minute, and when one fails
+// that is the end. Then as root, with FLOODWALL_TEST_ROOT=1, and only those that have not passed yet. -fast ends after the first. `go test` can do
+// neither of the two halves without making each program again, which takes longer than to run most of them. Programs stay in build/tests, where
+// the next run finds those that have not changed. scripts/test has gotestsum print what is written.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	fast     bool
+	first    string // packages that take long, and begin before the others
+	together int    // packages at the same time
+	parallel int    // tests at the same time in each
+	timeout  time.Duration
+	pattern  string // of the names of tests
+	named    int    // of those that use most of the CPUs
+	summary  string // a file
+}
+
+func main() {
+	var o options
+	cpus := runtime.NumCPU()
+	flag.BoolVar(&o.fast, "fast", false, "run only what needs no root")
+	flag.StringVar(&o.first, "first", "", "packages that begin first, without the module's path, separated by commas")
+	flag.IntVar(&o.together, "p", cpus+1, "how many packages run at the same time")
+	flag.IntVar(&o.parallel, "parallel", 2*cpus, "how many tests of a package run at the same time")
+	flag.DurationVar(&o.timeout, "timeout", time.Hour, "how long a package may take")
+	flag.StringVar(&o.pattern, "run", "", "only tests of this name")
+	flag.IntVar(&o.named, "slowest", 10, "how many of the tests that use most of the CPUs are named")
+	flag.StringVar(&o.summary, "summary", "", "a file for what is said at the end")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	failed, err := run(ctx, o, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "floodwall: error: tests: %v\n", err)
+	}
+	if failed || err != nil {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, patterns []string) (failed bool, err error) {
+	packages, err := list(patterns)
+	if err == nil {
+		err = build(packages)
+	}
+	if err != nil {
+		return true, err
+	}
+	tool, err := output("tool", "-n", "test2json")
+	if err != nil {
+		return true, err
+	}
+	written, needRoot := &events{out: os.Stdout}, 0
+	s := session{options: o, events: written, converter: strings.TrimSpace(tool)}
+	s.all(ctx, ordered(packages, o.first), o.together, false)
+	switch rest := unfinished(packages); {
+	case ctx.Err() != nil:
+		return true, errors.New("interrupted")
+	case written.failed:
+	case o.fast:
+		for _, p := range rest {
+			needRoot += len(p.needing)
+		}
+	default:
+		s.all(ctx, ordered(rest, o.first), o.together, true)
+	}
+	if ctx.Err() != nil {
+		return true, errors.New("interrupted")
+	}
+	if o.summary != "" {
+		err = os.WriteFile(o.summary, []byte(written.summary(o.named, needRoot)), 0o644)
+	}
+	return written.failed, err
+}
+
+// output runs scripts/go, whose errors the user sees, and returns what it prints.
+func output(args ...string) (string, error) {
+	cmd := exec.Command("scripts/go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w", args[0], err)
+	}
+	return string(out), nil
+}

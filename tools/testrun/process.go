@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// session runs packages, several at the same time.
+type session struct {
+	options
+	events    *events
+	converter string // test2json
+}
+
+// all runs packages in their order, so many at the same time.
+func (s *session) all(ctx context.Context, packages []*testPackage, together int, root bool) {
+	next := make(chan *testPackage)
+	var running sync.WaitGroup
+	for range together {
+		running.Go(func() {
+			for p := range next {
+				s.one(ctx, p, root)
+			}
+		})
+	}
+	for _, p := range packages {
+		if ctx.Err() == nil {
+			next <- p
+		}
+	}
+	close(next)
+	running.Wait()
+}
+
+// rights are the commands that give a test what it may do. Root without capabilities is as harmless as any other user, and can read what is his.
+func rights(root bool) []string {
+	switch user := os.Geteuid(); {
+	case user == 0 && !root:
+		return []string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"}
+	case user != 0 && root:
+		return []string{"sudo", "-E"}
+	}
+	return nil
+}
+
+// one runs the tests of a package that have not passed yet.
+func (s *session) one(ctx context.Context, p *testPackage, root bool) {
+	args := append([]string{"-t", "-p", p.ImportPath}, rights(root)...)
+	args = append(args, p.program, "-test.v=test2json", "-test.paniconexit0", "-test.timeout="+s.timeout.String(), fmt.Sprint("-test.parallel=", s.parallel))
+	if s.pattern != "" {
+		args = append(args, "-test.run="+s.pattern)
+	}
+	if len(p.passed) > 0 {
+		args = append(args, "-test.skip=^("+strings.Join(p.passed, "|")+")$")
+	}
+	cmd := exec.CommandContext(ctx, s.converter, args...)
+	cmd.Dir = p.Dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FLOODWALL_TEST_ROOT=") })
+	cmd.Env = append(cmd.Env, "PWD="+p.Dir)
+	if root {
+		cmd.Env = append(cmd.Env, "FLOODWALL_TEST_ROOT=1")
+	}
+	cmd.Stderr = os.Stderr
+	begin := time.Now()
+	err := s.follow(cmd, p, root)
+	s.events.ended(p, err, time.Since(begin), cmd.ProcessState)
+}
+
+// follow reads what a package's tests say, to its end.
+func (s *session) follow(cmd *exec.Cmd, p *testPackage, root bool) error {
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(out)
+	for {
+		line, readErr := lines.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil && (e.Test != "" || e.Action == "output") {
+			s.events.write(e) // the end of a package is written when its process has ended
+			if !root {
+				p.note(e)
+			}
+		}
+		if readErr != nil {
+			break
+		}
+	}
+	return cmd.Wait()
+}
+
+// needs is in the words of a test that is skipped for want of root or of a tool (testutil.RequireRoot).
+const needs = "this test needs "
+
+// note keeps which tests pass without root. A test ends after those in it.
+func (p *testPackage) note(e event) {
+	top, _, within := strings.Cut(e.Test, "/")
+	skipped := slices.Contains(p.skipped, top)
+	switch {
+	case e.Test == "":
+	case e.Action == "output" && strings.Contains(e.Output, needs) && !slices.Contains(p.needing, top):
+		p.needing = append(p.needing, top)
+	case e.Action == "skip" && !skipped:
+		p.skipped = append(p.skipped, top)
+	case e.Action == "pass" && !within && !skipped:
+		p.passed = append(p.passed, top)
+	}
+}
+
+// cpu is the time of CPUs that a process and all those have had for which it waited.
+func cpu(state *os.ProcessState) time.Duration {
+	if state == nil {
+		return 0
+	}
+	usage := state.SysUsage().(*syscall.Rusage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stream has a test that passes, one with another in it, one that fails and one whose package ends before it does.
+const stream = `{"Action":"output","Package":"m/a","Test":"TestFine","Output":"    inside.go:77: CPU: 1.25 s user, 0.50 s system\n"}
+{"Action":"pass","Package":"m/a","Test":"TestFine","Elapsed":3}
+{"Action":"pass","Package":"m/a","Test":"TestMany/one","Elapsed":4}
+{"Action":"pass","Package":"m/a","Test":"TestMany","Elapsed":0.1}
+{"Action":"output","Package":"m/b","Test":"TestBad","Output":"wrong\n"}
+{"Action":"fail","Package":"m/b","Test":"TestBad","Elapsed":7}
+{"Action":"output","Package":"m/b","Test":"TestCut","Output":"panic: no more\n"}
+`
+
+// read reads a stream.
+func read(t *testing.T, text string) (list []event) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var e event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// TestEvents has packages that say something at the same time. Each has a line for its end, and what uses CPUs is named.
+func TestEvents(t *testing.T) {
+	var out strings.Builder
+	s := &events{out: &out}
+	for _, e := range read(t, stream) {
+		s.write(e)
+	}
+	if !s.failed {
+		t.Error("a test that fails is forgotten")
+	}
+	s.ended(&testPackage{ImportPath: "m/a"}, nil, 3100*time.Millisecond, nil)
+	s.ended(&testPackage{ImportPath: "m/b"}, errors.New("exit status 1"), 8*time.Second, nil)
+	want := stream + `{"Action":"output","Package":"m/a","Output":"ok  \tm/a\t3.1s\t0.0 s of CPU\n"}
+{"Action":"pass","Package":"m/a","Elapsed":3.1}
+{"Action":"output","Package":"m/b","Output":"FAIL\tm/b\t8.0s\t0.0 s of CPU\n"}
+{"Action":"fail","Package":"m/b","Elapsed":8}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	const summary = "\nThose that use most of the CPUs, of those in namespaces of their own:\na TestFine 1.75s\n" +
+		"\n2 tests were not run, as they need root or a tool that is missing: `make test` runs them\n"
+	if got := s.summary(10, 2); got != summary {
+		t.Errorf("got %q, want %q", got, summary)
+	}
+}
+
+// TestNote has tests that need not run as root: those that passed whole. One of whose parts some were skipped is not among them, and only want
+// of root or of a tool counts as such.
+func TestNote(t *testing.T) {
+	p := new(testPackage)
+	for _, e := range read(t, `{"Action":"pass","Test":"TestFine"}
+{"Action":"pass","Test":"TestMany/one"}
+{"Action":"output","Test":"TestMany/two","Output":"    x_test.go:1: this test needs root\n"}
+{"Action":"skip","Test":"TestMany/two"}
+{"Action":"pass","Test":"TestMany"}
+{"Action":"output","Test":"TestRoot","Output":"    x_test.go:1: this test needs root\n"}
+{"Action":"skip","Test":"TestRoot"}
+{"Action":"output","Test":"TestLong","Output":"    x_test.go:1: set FLOODWALL_LONG=1\n"}
+{"Action":"skip","Test":"TestLong"}
+{"Action":"pass","Test":"TestWhole/part"}
+{"Action":"pass","Test":"TestWhole"}
+{"Action":"pass"}
+`) {
+		p.note(e)
+	}
+	for what, list := range map[string][2][]string{
+		"passed":  {p.passed, {"TestFine", "TestWhole"}},
+		"skipped": {p.skipped, {"TestMany", "TestRoot", "TestLong"}},
+		"needing": {p.needing, {"TestMany", "TestRoot"}},
+	} {
+		if !slices.Equal(list[0], list[1]) {
+			t.Errorf("%s: %q, want %q", what, list[0], list[1])
+		}
+	}
+}
+
+// TestOrdered has those first that take long, in their order. A name is the end of a path at a slash.
+func TestOrdered(t *testing.T) {
+	var list []*testPackage
+	for _, path := range []string{"m/a", "m/lab", "m/x/cmd", "m/collab", "m/b"} {
+		list = append(list, &testPackage{ImportPath: path})
+	}
+	var got []string
+	for _, p := range ordered(list, "cmd,lab") {
+		got = append(got, p.ImportPath)
+	}
+	if want := []string{"m/x/cmd", "m/lab", "m/a", "m/collab", "m/b"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
