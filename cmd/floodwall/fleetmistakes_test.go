@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestFleetMistakes makes the mistakes of a new user with the commands of a fleet and of routers upstream. Each error names the place and the
 // cause, and a remedy, before a hub is asked: none runs.
 func TestFleetMistakes(t *testing.T) {
+	testutil.RequireRoot(t) // some commands ask for rights first
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,13 +22,35 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"floodwall": main, "udpserver": udpServer})
 }
 
+// unlike are the sessions that go another way for root.
+var unlike = []string{"testdata/doctor.txtar", "testdata/rights.txtar"}
+
 // TestScripts runs the sessions that need no rights. Where there are some it does so in namespaces of its own, which a
 // command that applies by mistake cannot leave.
 func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) <= len(unlike) {
+		t.Fatalf("scripts %q: %v", files, err)
+	}
+	runScripts(t, slices.DeleteFunc(files, func(file string) bool { return slices.Contains(unlike, file) }))
+}
+
+// TestScriptsOfRoot runs those that go another way for root: as root, and as the user whose test this is.
+func TestScriptsOfRoot(t *testing.T) {
+	t.Run("root", func(t *testing.T) {
+		testutil.RequireRoot(t)
+		runScripts(t, unlike)
+	})
+	if os.Geteuid() != 0 {
+		t.Run("user", func(t *testing.T) { runScripts(t, unlike) })
+	}
+}
+
+func runScripts(t *testing.T, files []string) {
 	if privileged() && !testutil.Inside(t) {
 		return
 	}
-	params := testscript.Params{Dir: "testdata", Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record, "countries": countries}}
+	params := testscript.Params{Files: files, Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record, "countries": countries}}
 	testscript.Run(t, params)
 }
 

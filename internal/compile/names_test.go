@@ -44,6 +44,7 @@ func TestNamesLarge(t *testing.T) {
 	}
 	s := programmed(namesProgram(listed))
 	x := s.forms(t)[0]
+	testutil.RequireRoot(t)
 	p := s.load(t, x)
 	for range n / testutil.Scaled(20, 5) {
 		name := listed[r.IntN(n)]

@@ -180,6 +180,7 @@ func TestPrompts(t *testing.T) {
 // them, and --router passes them.
 func TestNoForwardChain(t *testing.T) {
 	const text = "table inet t {\n\tchain in {\n\t\ttype filter hook input priority 0; policy drop;\n\t\ttcp dport 22 accept\n\t}\n}\n"
+	loadable(t, importer.Nft)
 	for _, router := range []bool{false, true} {
 		r, err := importer.Import(context.Background(), []importer.Source{{Name: "f", Data: []byte(text)}},
 			importer.Options{Format: importer.Nft, Devices: []string{"fw0"}, Router: router})

@@ -62,6 +62,7 @@ const (
 )
 
 func TestDrivers(t *testing.T) {
+	testutil.RequireRoot(t)
 	files := t.TempDir()
 	Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
 	spec := Spec{

@@ -70,6 +70,7 @@ type host struct {
 // newHost makes a host that has booted once, with the files of `make install`. In the short form systemd runs from the second boot on.
 func newHost(t *testing.T, more func(files string)) *host {
 	t.Helper()
+	testutil.RequireRoot(t)
 	files := t.TempDir()
 	install := exec.Command("make", "--no-print-directory", "install", "DESTDIR="+files, "PREFIX=/usr")
 	install.Dir = testutil.Top(t)

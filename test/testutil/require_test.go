@@ -66,6 +66,9 @@ func TestRequire(t *testing.T) {
 		{"no root, demanded", RequireRoot, root, "1", "failed: FLOODWALL_TEST_ROOT=1, but this test needs root"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.unprivileged {
+				RequireRoot(t) // which can become another user
+			}
 			t.Setenv("FLOODWALL_TEST_ROOT", tt.demanded)
 			if got := run(tt.require, tt.unprivileged); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)

@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // feed adds seconds of a rate that varies by a share, and counts the changes.
@@ -390,9 +391,7 @@ func TestTurnsWithoutPackets(t *testing.T) {
 
 // TestForeignDirectory has files and links of others in the way of a report: none of them is written to, followed or read.
 func TestForeignDirectory(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("this test is for root")
-	}
+	testutil.RequireRoot(t)
 	top := t.TempDir()
 	victim := filepath.Join(top, "victim")
 	r := &Report{ID: "20260102-030405"}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // written is a file that is followed.
@@ -120,6 +122,7 @@ func TestAppears(t *testing.T) {
 
 // TestNoFile refuses what is no regular file of its owner's, and waits for none.
 func TestNoFile(t *testing.T) {
+	testutil.RequireRoot(t) // to make a device
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(path string) error

@@ -144,6 +144,9 @@ func TestFind(t *testing.T) {
 		{"iptables", "ipset", "", 0, "the program iptables-restore is not installed\nthe program iptables-save", ""},
 	} {
 		t.Run(row.target+" "+row.says+row.name, func(t *testing.T) {
+			if row.target == "iptables" {
+				testutil.RequireRoot(t) // rights are asked for first
+			}
 			fake(t, row.name, row.says, row.status)
 			wantError(t, find[row.target](), row.message, row.hint)
 		})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // lockOf is the lock of an instance, in a directory of locks that is not there yet.
@@ -154,21 +156,27 @@ func TestMakeDir(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", dir, info.Mode(), err, want)
 		}
 	}
-	refused := []string{open, link, link + "/"}
-	if os.Geteuid() == 0 {
+	for _, dir := range []string{open, link, link + "/"} {
+		refusedDir(t, dir)
+	}
+	t.Run("of another user", func(t *testing.T) {
+		testutil.RequireRoot(t)
 		if err := os.Chown(other, 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		refused = append(refused, other)
+		refusedDir(t, other)
+	})
+}
+
+// refusedDir checks that nothing is made in a directory, which is another's.
+func refusedDir(t *testing.T, dir string) {
+	t.Helper()
+	var unsafe *DirError
+	if err := MakeDir(dir); !errors.As(err, &unsafe) || unsafe.Hint() == "" {
+		t.Errorf("%s: %v, want a refusal", dir, err)
 	}
-	for _, dir := range refused {
-		var unsafe *DirError
-		if err := MakeDir(dir); !errors.As(err, &unsafe) || unsafe.Hint() == "" {
-			t.Errorf("%s: %v, want a refusal", dir, err)
-		}
-		if _, err := TakeFile(filepath.Join(dir, "lock")); err == nil {
-			t.Errorf("%s: a file in it was locked", dir)
-		}
+	if _, err := TakeFile(filepath.Join(dir, "lock")); err == nil {
+		t.Errorf("%s: a file in it was locked", dir)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // as connects to an address as a user, when this process may.
@@ -38,11 +40,14 @@ func ends(c net.Conn) (local, remote netip.AddrPort) {
 // TestOwner connects as several users, over both families and to a socket for both. Nobody has an end that is closed, that never was, or
 // whose port only listens.
 func TestOwner(t *testing.T) {
-	t.Parallel()
-	users := []int{os.Geteuid()}
-	if os.Geteuid() == 0 {
-		users = append(users, 65534, 12345)
-	}
+	t.Run("itself", func(t *testing.T) { owners(t, os.Geteuid()) })
+	t.Run("others", func(t *testing.T) {
+		testutil.RequireRoot(t)
+		owners(t, 65534, 12345)
+	})
+}
+
+func owners(t *testing.T, users ...int) {
 	for listen, host := range map[string]string{"127.0.0.1:0": "127.0.0.1", "[::1]:0": "::1", "[::]:0": "127.0.0.1"} {
 		l, err := net.Listen("tcp", listen)
 		if err != nil {
