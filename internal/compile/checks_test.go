@@ -15,9 +15,6 @@ func expecting(lines, verdict string) string {
 	return strings.ReplaceAll(strings.TrimSpace(lines), "\n", verdict+"\n") + verdict + "\n"
 }
 
-// ownAddresses are what the tests say are the host's own.
-const ownAddresses = "198.51.100.1/32 2606::99/128"
-
 // TestChecks has each check alone, with the packets of checkTests, and all others, which so show that it is what they
 // say and nothing else.
 func TestChecks(t *testing.T) {
@@ -36,18 +33,18 @@ func TestChecks(t *testing.T) {
 				s.insert(t, "local", ownAddresses)
 			}
 			frames := s.cases(t, expecting(test.fail, " drop "+check.String()))
-			frames = append(frames, s.casesNot(t, test.pass, check)...)
+			frames = append(frames, casesNot(t, s, test.pass, check)...)
 			s.agreeOnce(t, append(frames, all...))
 		})
 	}
 }
 
 // casesNot checks that packets do not fail a check, whether there is an IP packet in them or not.
-func (s *subject) casesNot(t *testing.T, lines string, check packet.Check) []probe {
+func casesNot(t *testing.T, s *subject, lines string, check packet.Check) []probe {
 	t.Helper()
 	frames := framesOf(t, lines)
 	for _, f := range frames {
-		if verdict, reason := s.eval(f); verdict != 0 && !s.structural(reason, check) {
+		if verdict, reason := s.eval(f); verdict != 0 && !structural(s, reason, check) {
 			t.Errorf("%s: %s %s, want that it does not fail %s", f.name, verdict, s.program.ReasonName(reason), check)
 		}
 	}
@@ -55,18 +52,10 @@ func (s *subject) casesNot(t *testing.T, lines string, check packet.Check) []pro
 }
 
 // structural reports whether a reason is a check that another one rests on.
-func (s *subject) structural(r ir.Reason, than packet.Check) bool {
+func structural(s *subject, r ir.Reason, than packet.Check) bool {
 	return slices.ContainsFunc(s.program.Structural(), func(x ir.Structural) bool {
 		return x.Check != than && x.Check.String() == s.program.ReasonName(r)
 	})
-}
-
-// agreeOnce is agree for policies without rules, which are the same in all forms.
-func (s *subject) agreeOnce(t *testing.T, frames []probe) {
-	t.Helper()
-	x := s.forms(t)[0]
-	testutil.RequireRoot(t)
-	s.compare(t, s.load(t, x), "checks", frames)
 }
 
 // TestProfiles has all checks that packets can fail against the profiles, and all checks at once.
@@ -87,13 +76,4 @@ func TestProfiles(t *testing.T) {
 			s.agreeOnce(t, frames)
 		})
 	}
-}
-
-// allChecks switches every check on.
-func allChecks() string {
-	text := "{profile: strict"
-	for check := range packet.NumChecks {
-		text += ", " + check.String() + ": on"
-	}
-	return text + "}"
 }

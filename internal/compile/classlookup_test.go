@@ -173,7 +173,3 @@ func checkClasses(t *testing.T, r *rand.Rand, dir string, n int) {
 		seen[in] = true
 	}
 }
-
-func addrOf(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
-}

@@ -14,7 +14,6 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -266,24 +265,6 @@ func repeated(t *testing.T, lines string) (frames [][]byte) {
 	return frames
 }
 
-// countsOf is what Eval says that each counter has after frames that come at once.
-func (s *subject) countsOf(frames [][]byte, name func(ir.Reason) string) map[string]int {
-	counts := map[string]int{}
-	limiter := ir.NewLimiter(s.program)
-	world := ir.World{
-		Member:  s.has,
-		Over:    func(limit int, pkt *packet.Packet) bool { return limiter.Over(limit, pkt, 0) },
-		Observe: func(r ir.Reason) { counts[name(r)]++ },
-	}
-	for _, f := range frames {
-		pkt := packet.Decode(f)
-		_, reason := s.program.Eval(&pkt, world)
-		counts[name(reason)]++
-	}
-	delete(counts, "") // a default that is not counted
-	return counts
-}
-
 func total(counts map[string]int) (n int) {
 	for _, v := range counts {
 		n += v
@@ -346,17 +327,5 @@ func iptCounter(w *iptWire, backend string) counter {
 		read:   func(t *testing.T, awaited int) map[string]int { return w.counts(t, s, awaited) },
 		remove: func(t *testing.T) { w.remove(t, s) },
 		show:   func() string { return x.Script() },
-	}
-}
-
-func namesOf(checks map[packet.Check]string, rules []string, other string) func(ir.Reason) string {
-	return func(r ir.Reason) string {
-		switch r.Kind {
-		case ir.ReasonCheck:
-			return checks[packet.Check(r.Index)]
-		case ir.ReasonRule:
-			return rules[r.Index]
-		}
-		return other
 	}
 }

@@ -7,18 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
-
-var stagesOf = map[plan.Target][]plan.Stage{
-	plan.TargetXDP:      {plan.StageXDP, plan.StageIngress, plan.StageRaw, plan.StageFilter},
-	plan.TargetNftables: {plan.StageIngress, plan.StageRaw, plan.StageFilter},
-	plan.TargetIptables: {plan.StageRaw, plan.StageFilter},
-}
 
 // TestHoistKeepsMeaning has random packets pass the stages of plans for random policies, in which rules are where Hoist puts
 // them, where random placements say, behind random stages, or where random costs are least: each must get the verdict of Eval,
@@ -59,49 +52,6 @@ func TestHoistKeepsMeaning(t *testing.T) {
 		}
 	}
 	t.Logf("plans: %v", planned)
-}
-
-// statefulSubject is a random policy without checks, some of whose rules ask for a state, payload or limits, or reject or
-// only observe.
-func statefulSubject(t *testing.T, r *rand.Rand, rules int) *subject {
-	w := &writer{Rand: r, payload: r.IntN(3) == 0}
-	text, dynamic := w.policy(t, rules)
-	s := lower(t, text)
-	for _, name := range dynamic {
-		s.insert(t, name, w.members())
-	}
-	if s.hasLocal() {
-		s.insert(t, "local", w.members())
-	}
-	s.program.Checks = 0
-	for i := range s.program.Rules {
-		rule := &s.program.Rules[i]
-		if r.IntN(4) == 0 {
-			first := uint32(r.IntN(int(packet.State.Size())))
-			last := first + uint32(r.IntN(int(packet.State.Size()-first)))
-			rule.Match = append(rule.Match, ir.Match{Field: packet.State, Values: []ir.Range{{First: first, Last: last}}})
-		}
-		if rule.Verdict == ir.Drop && r.IntN(4) == 0 {
-			rule.Verdict = ir.Reject
-		}
-		if r.IntN(12) == 0 {
-			s.limit(rule, 1+r.IntN(2))
-		}
-		if r.IntN(12) == 0 {
-			rule.Observe = true
-		}
-	}
-	return s
-}
-
-// limit gives a rule some limits.
-func (s *subject) limit(rule *ir.Rule, layers int) {
-	for i := range layers {
-		rule.Over = append(rule.Over, len(s.program.Limits))
-		s.program.Limits = append(s.program.Limits, ir.Limit{
-			Rule: rule.Name, Rate: 10, Per: time.Second, Burst: 10, Src: &ir.Prefixes{V4: 32 - 8*i, V6: 64 - 8*i}, Max: 1000,
-		})
-	}
 }
 
 // effects are what rules do besides deciding: limits that are asked, each of which may charge, and rules that observe.

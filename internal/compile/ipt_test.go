@@ -2,41 +2,14 @@ package compile_test
 
 import (
 	"math/rand/v2"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/compile/iptables"
-	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/test/testutil"
 )
-
-func init() {
-	netfilterTexts[plan.TargetIptables] = func(p *ir.Program) (string, error) {
-		x, err := toIptables(p)
-		if err != nil {
-			return "", err
-		}
-		var b strings.Builder
-		for _, l := range x.Left {
-			b.WriteString("# left: " + l.Check.String() + "\n")
-		}
-		return b.String() + x.Script(), nil
-	}
-}
-
-func toIptables(p *ir.Program) (*iptables.Ruleset, error) {
-	plan, err := plan.Hoist(p, plan.TargetIptables)
-	if err != nil {
-		return nil, err
-	}
-	return iptables.Generate(plan, iptables.Options{Devices: []string{"eth0"}})
-}
 
 // TestIptablesLoads loads what the policies of all archives and random ones become with the real tools, and reads back
 // as many rules and sets as were written.
@@ -47,11 +20,7 @@ func TestIptablesLoads(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	archives, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("%d archives: %v", len(archives), err)
-	}
-	for _, file := range archives {
+	for _, file := range archives(t) {
 		a, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -123,18 +92,4 @@ func emptied(saved string) string {
 		}
 	}
 	return b.String()
-}
-
-// feed runs a tool that must succeed.
-func feed(t *testing.T, s *subject, input, tool string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(tool, args...)
-	cmd.Stdin = strings.NewReader(input)
-	var complaints strings.Builder
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s\ninput:\n%s\npolicy:\n%s", tool, args, err, complaints.String(), input, shortened(s.policy))
-	}
-	return string(out)
 }

@@ -2,24 +2,13 @@ package compile_test
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -38,19 +27,15 @@ func TestIptablesWire(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	w := newIptWire(t)
+	w := &countedWire{iptWire: newIptWire(t)}
 	_, seed := seeded(t)
-	archives, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("%d archives: %v", len(archives), err)
-	}
 	policies := testutil.Scaled(12, 500)
 	for _, backend := range []string{"legacy", "nft"} {
 		w.backend = backend
 		for check := range packet.NumChecks {
 			w.check(t, check)
 		}
-		for i, file := range archives {
+		for i, file := range archives(t) {
 			w.archived(t, rand.New(rand.NewPCG(seed, uint64(i))), file)
 		}
 		for i := range policies {
@@ -64,47 +49,8 @@ func TestIptablesWire(t *testing.T) {
 	}
 }
 
-// iptWire is a wire to an eth0 with IPv6, and an implementation of iptables, legacy or nft.
-type iptWire struct {
-	*wire
-	backend string
-	counted int
-}
-
-// iptLocal are the addresses that are the host's own at the end of an iptWire, without the broadcast address of lo.
-const iptLocal = "127.0.0.0/9 198.51.100.1/32 2606::99/128 ::1/128"
-
-func newIptWire(t *testing.T) *iptWire {
-	w := &iptWire{wire: newWire(t)}
-	for _, s := range []struct{ name, value string }{
-		{"lo/disable_ipv6", "0"}, {"eth0/addr_gen_mode", "1"}, {"eth0/accept_dad", "0"}, {"eth0/disable_ipv6", "0"},
-	} {
-		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+s.name, []byte(s.value), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, line := range []string{
-		"addr add 198.51.100.1/24 dev eth0", "addr add 2606::99/64 dev eth0 nodad", "link set eth0 arp off",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", line, err, out)
-		}
-	}
-	// The kernel makes the route of an IPv6 address in a worker, and `addrtype` asks for that route
-	// (https://elixir.bootlin.com/linux/v6.12/source/net/ipv6/addrconf.c, addrconf_dad_work).
-	for range 3000 {
-		routes, err := netlink.RouteGet(net.ParseIP("2606::99"))
-		if err == nil && routes[0].Type == unix.RTN_LOCAL {
-			return w
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("2606::99 does not become an address of this host")
-	return nil
-}
-
 // check has a check alone count the packets of checkTests.
-func (w *iptWire) check(t *testing.T, check packet.Check) {
+func (w *countedWire) check(t *testing.T, check packet.Check) {
 	s := lower(t, "checks: {profile: off, "+check.String()+": on}")
 	x, err := toIptables(s.program)
 	if err != nil {
@@ -118,7 +64,7 @@ func (w *iptWire) check(t *testing.T, check packet.Check) {
 }
 
 // random has a random policy count random packets.
-func (w *iptWire) random(t *testing.T, r *rand.Rand) {
+func (w *countedWire) random(t *testing.T, r *rand.Rand) {
 	text, dynamic, write := randomPolicy(t, r, 1+r.IntN(8))
 	s := lower(t, text).optimized()
 	for _, name := range dynamic {
@@ -128,7 +74,7 @@ func (w *iptWire) random(t *testing.T, r *rand.Rand) {
 }
 
 // archived has the policy of an archive count random packets.
-func (w *iptWire) archived(t *testing.T, r *rand.Rand, file string) {
+func (w *countedWire) archived(t *testing.T, r *rand.Rand, file string) {
 	a, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +90,7 @@ func (w *iptWire) archived(t *testing.T, r *rand.Rand, file string) {
 }
 
 // policy has a policy that is decided in raw count packets that meet its rules.
-func (w *iptWire) policy(t *testing.T, r *rand.Rand, s *subject, write *writer) {
+func (w *countedWire) policy(t *testing.T, r *rand.Rand, s *subject, write *writer) {
 	pl, err := plan.Hoist(s.program, plan.TargetIptables)
 	if err != nil || pl.Uses(plan.StageFilter) || countsMore(s.program) {
 		return
@@ -168,7 +114,7 @@ func countsMore(p *ir.Program) bool {
 }
 
 // compare loads a policy, sends those of the frames that iptables can tell, and holds what it has counted against Eval.
-func (w *iptWire) compare(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte) {
+func (w *countedWire) compare(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte) {
 	t.Helper()
 	w.restore(t, s, x)
 	sent := [][]byte{}
@@ -187,32 +133,8 @@ func (w *iptWire) compare(t *testing.T, s *subject, x *iptables.Ruleset, frames 
 	w.remove(t, s)
 }
 
-// restore loads a policy.
-func (w *iptWire) restore(t *testing.T, s *subject, x *iptables.Ruleset) {
-	t.Helper()
-	if s.hasLocal() {
-		s.insert(t, "local", iptLocal)
-	}
-	feed(t, s, x.IPSet+added(s, x), "ipset", "restore")
-	for i, family := range []string{"iptables-", "ip6tables-"} {
-		text := []string{x.V4, x.V6}[i]
-		for _, h := range x.Hooks {
-			text = strings.Replace(text, "COMMIT", fmt.Sprintf("-A %s %s\nCOMMIT", h.Chain, h), 1)
-		}
-		feed(t, s, text, family+w.backend+"-restore")
-	}
-}
-
-func (w *iptWire) remove(t *testing.T, s *subject) {
-	t.Helper()
-	for _, family := range []string{"iptables-", "ip6tables-"} {
-		feed(t, s, "*raw\nCOMMIT\n", family+w.backend+"-restore")
-	}
-	feed(t, s, "", "ipset", "destroy")
-}
-
 // first sends frames again, one by one, to find the first that is counted otherwise than Eval says.
-func (w *iptWire) first(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte, before map[string]int) {
+func (w *countedWire) first(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte, before map[string]int) {
 	t.Helper()
 	for n, f := range frames {
 		w.send(f)
@@ -225,23 +147,8 @@ func (w *iptWire) first(t *testing.T, s *subject, x *iptables.Ruleset, frames []
 	}
 }
 
-// added are the commands that fill the dynamic sets.
-func added(s *subject, x *iptables.Ruleset) (commands string) {
-	for i, set := range x.Sets {
-		for _, p := range s.members[i] {
-			name, entries := set.Entries(p)
-			for _, e := range entries {
-				if name != "" {
-					commands += fmt.Sprintf("add -exist %s %s\n", name, e)
-				}
-			}
-		}
-	}
-	return commands
-}
-
 // told reports whether a frame gets to iptables, and has nothing of which iptables cannot tell.
-func (w *iptWire) told(x *iptables.Ruleset, frame []byte) bool {
+func (w *countedWire) told(x *iptables.Ruleset, frame []byte) bool {
 	pkt := packet.Decode(frame)
 	kernel := packet.CheckSet(0).With(packet.Truncated).With(packet.IPHeader).With(packet.IPChecksum).With(packet.TinyFragment).
 		With(packet.ExtHeaders).With(packet.ExtOrder).With(packet.TCPHeader)
@@ -284,26 +191,8 @@ func iptReason(s *subject, x *iptables.Ruleset, frame []byte) string {
 	return x.Default
 }
 
-var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^ "\n]+)`)
-
-// counts reads what lines with comments have counted, when it adds up to what is awaited or no longer changes.
-func (w *iptWire) counts(t *testing.T, s *subject, awaited int) map[string]int {
-	t.Helper()
-	for tries, last := 0, 0; ; tries++ {
-		counts, sum := map[string]int{}, 0
-		for _, family := range []string{"iptables-", "ip6tables-"} {
-			for _, m := range countedLine.FindAllStringSubmatch(feed(t, s, "", family+w.backend+"-save", "-c", "-t", "raw"), -1) {
-				n, _ := strconv.Atoi(m[1])
-				counts[m[2]] += n
-				sum += n
-			}
-		}
-		if sum == awaited || tries == 50 {
-			return counts
-		}
-		if sum != last {
-			last, tries = sum, 0
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+// countedWire is a wire that counts what is compared.
+type countedWire struct {
+	*iptWire
+	counted int
 }

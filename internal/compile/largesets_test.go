@@ -22,7 +22,7 @@ func TestLargeSets(t *testing.T) {
 		var b strings.Builder
 		for range 20_000 {
 			if len(hints.Addrs) == 0 || !w.oneIn(5) {
-				hints.Addrs = append(hints.Addrs, w.entry())
+				hints.Addrs = append(hints.Addrs, entry(w))
 			}
 			fmt.Fprintln(&b, choose(w, hints.Addrs[max(0, len(hints.Addrs)-30_000):]...))
 		}
@@ -42,7 +42,7 @@ rules:
 }
 
 // entry draws an entry of a list: of the kinds that the tables keep in different ways.
-func (w *writer) entry() netip.Prefix {
+func entry(w *writer) netip.Prefix {
 	v4 := [4]byte{byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32())}
 	v6 := [16]byte{0x20, 1, byte(w.Uint32N(4)), 0, byte(w.Uint32N(16)), byte(w.Uint32()), byte(w.Uint32N(2)), 7}
 	for i := 8; i < 16; i++ {

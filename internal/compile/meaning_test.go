@@ -1,8 +1,6 @@
 package compile_test
 
 import (
-	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -84,16 +82,6 @@ func (m *meaning) exceeds(c *policy.ConnLimit) bool {
 		return netip.PrefixFrom(a, bits).Masked()
 	}
 	return openConnections(of(c.From, m.pkt.Src), of(c.To, m.pkt.Dst)) >= int(c.Most)
-}
-
-// mostOpen is one more than the connections that prefixes have in a test at most.
-const mostOpen = 4
-
-// openConnections is how many connections two prefixes have, of which one may be none: some number that depends on each of their bits.
-func openConnections(src, dst netip.Prefix) int {
-	h := fnv.New32a()
-	fmt.Fprint(h, src, dst)
-	return int(h.Sum32()>>8) % mostOpen
 }
 
 // tracked asks what services with `track: true` do before they are asked themselves.

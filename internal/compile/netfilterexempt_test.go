@@ -1,7 +1,6 @@
 package compile_test
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -97,36 +96,6 @@ func (d *differential) arrived(pl *plan.Plan, fate testutil.Fate) bool {
 }
 
 func asksState(p *ir.Program) bool { return asksFor(p, packet.State) }
-
-// asksFor reports whether a rule tests a field.
-func asksFor(p *ir.Program, f packet.Field) bool {
-	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool {
-		return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
-	})
-}
-
-// oddOptions reports whether the options of a segment with SYN go on behind the one that ends them, or have an MSS of a wrong length or
-// a length that does not fit, in front of the first MSS.
-func oddOptions(pkt *packet.Packet) bool {
-	if pkt.Value[packet.MSS] == packet.MSSNone || len(pkt.L4)-len(pkt.Payload) < 20 {
-		return false
-	}
-	for b := pkt.L4[20 : len(pkt.L4)-len(pkt.Payload)]; len(b) > 0; {
-		switch {
-		case b[0] == 1:
-			b = b[1:]
-		case b[0] == 0:
-			return len(bytes.Trim(b, "\x00")) > 0
-		case len(b) < 2 || b[1] < 2 || int(b[1]) > len(b):
-			return true
-		case b[0] == 2:
-			return b[1] != 4
-		default:
-			b = b[b[1]:]
-		}
-	}
-	return false
-}
 
 func asksReject(p *ir.Program) bool {
 	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Reject })

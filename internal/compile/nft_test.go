@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,37 +20,6 @@ import (
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
-
-func init() { netfilterTexts[plan.TargetNftables] = nftText }
-
-// nftText is the script that the nftables target makes of a program.
-func nftText(p *ir.Program) (string, error) {
-	n, err := toNftables(p, "")
-	if err != nil {
-		return "", err
-	}
-	return n.Script, nil
-}
-
-func toNftables(p *ir.Program, table string) (*nftables.Ruleset, error) {
-	pl, err := plan.Hoist(p, plan.TargetNftables)
-	if err != nil {
-		return nil, err
-	}
-	return nftables.Generate(pl, nftables.Options{Table: table, Devices: []string{"eth0"}})
-}
-
-// nft runs the tool with input, if any.
-func nft(t testing.TB, input string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("nft", args...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("nft %s: %v: %s\n%s", strings.Join(args, " "), err, out, shortened(input))
-	}
-	return string(out)
-}
 
 // nftLinesOf counts the lines of a script that are rules.
 func nftLinesOf(script string) int {
@@ -145,11 +113,7 @@ func nftCode(t *testing.T, script string) []string {
 // archivedScripts are the scripts in the archives.
 func archivedScripts(t *testing.T) (scripts []string) {
 	t.Helper()
-	archives, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range archives {
+	for _, file := range archives(t) {
 		a, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)

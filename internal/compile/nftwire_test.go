@@ -1,18 +1,13 @@
 package compile_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"testing"
-	"time"
 
-	"github.com/vishvananda/netlink"
 	"go4.org/netipx"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -58,7 +53,7 @@ func TestNftCounts(t *testing.T) {
 			}
 		}
 		counted += len(frames)
-		w.compare(t, fmt.Sprintf("policy %d", i), s, x, frames)
+		sameCounters(t, w, fmt.Sprintf("policy %d", i), s, x, frames)
 		nft(t, "", "delete", "table", "inet", x.Table)
 	}
 	t.Logf("%d packets", counted)
@@ -93,7 +88,7 @@ func TestNftChecks(t *testing.T) {
 		if len(frames) == 0 {
 			t.Errorf("%s: no packets", check)
 		}
-		w.compare(t, check.String(), s, x, frames)
+		sameCounters(t, w, check.String(), s, x, frames)
 		nft(t, "", "delete", "table", "inet", x.Table)
 	}
 }
@@ -129,7 +124,7 @@ tcp 192.0.2.9:5 > 192.0.2.1:26 S
 	if len(frames) != 4 {
 		t.Errorf("%d frames, want 4", len(frames))
 	}
-	w.compare(t, "own-source", s, x, frames)
+	sameCounters(t, w, "own-source", s, x, frames)
 }
 
 // atIngress is the table of a program, nil when it is not all decided at ingress.
@@ -190,29 +185,6 @@ func told(s *subject, x *nftables.Ruleset, frame []byte) bool {
 	return !(later && isExtension(pkt.Value[packet.Proto])) && !authenticated(frame)
 }
 
-// authenticated reports whether an IPv6 packet has an authentication header.
-func authenticated(frame []byte) bool {
-	rest := frame[12:]
-	for len(rest) > 4 && (rest[0] == 0x81 || rest[0] == 0x88) {
-		rest = rest[4:]
-	}
-	if rest = rest[2:]; len(rest) < 40 || rest[0]>>4 != 6 {
-		return false
-	}
-	next := rest[6]
-	for rest = rest[40:]; len(rest) >= 8 && isExtension(uint32(next)); {
-		size := (int(rest[1]) + 1) * 8
-		switch next {
-		case 51:
-			return true
-		case 44:
-			size = 8
-		}
-		next, rest = rest[0], rest[min(size, len(rest)):]
-	}
-	return next == 51
-}
-
 func twoTags(frame []byte) bool {
 	tag := func(at int) bool {
 		return len(frame) >= at+2 && (frame[at] == 0x81 && frame[at+1] == 0 || frame[at] == 0x88 && frame[at+1] == 0xa8)
@@ -220,47 +192,9 @@ func twoTags(frame []byte) bool {
 	return tag(12) && tag(16)
 }
 
-func isExtension(proto uint32) bool {
-	return proto == 0 || proto == 43 || proto == 44 || proto == 51 || proto == 59 || proto == 60
-}
-
-// wire is a cable at whose other end is eth0.
-type wire struct {
-	socket int
-	to     unix.SockaddrLinklayer
-}
-
-func newWire(t *testing.T) *wire {
-	t.Helper()
-	for _, which := range []string{"all", "default"} { // else the kernel sends of its own accord
-		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	testutil.Veth(t, "eth0", "peer0")
-	if out, err := exec.Command("ip", "link", "set", "eth0", "address", "02:00:00:00:00:02").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	dev, err := netlink.LinkByName("peer0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(socket) })
-	return &wire{socket, unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}}
-}
-
-// send reports whether the kernel takes a frame: none that is too short for its header.
-func (w *wire) send(frame []byte) bool {
-	return unix.Sendto(w.socket, frame, 0, &w.to) == nil
-}
-
-// compare holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
+// sameCounters holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
 // again to find the first that does.
-func (w *wire) compare(t *testing.T, what string, s *subject, x *nftables.Ruleset, frames [][]byte) {
+func sameCounters(t *testing.T, w *wire, what string, s *subject, x *nftables.Ruleset, frames [][]byte) {
 	t.Helper()
 	want := map[string]uint64{}
 	for _, f := range frames {
@@ -282,13 +216,6 @@ func (w *wire) compare(t *testing.T, what string, s *subject, x *nftables.Rulese
 	}
 }
 
-func sum(counters map[string]uint64) (n uint64) {
-	for _, v := range counters {
-		n += v
-	}
-	return n
-}
-
 // counterOf names the counter of the reason that Eval gives.
 func counterOf(s *subject, x *nftables.Ruleset, frame []byte) string {
 	pkt := packet.Decode(frame)
@@ -299,36 +226,4 @@ func counterOf(s *subject, x *nftables.Ruleset, frame []byte) string {
 		return x.Rules[reason.Index]
 	}
 	return x.Default
-}
-
-// settled reads the counters that are not 0, when they add up to what is awaited or no longer change.
-func settled(t *testing.T, table string, awaited int) map[string]uint64 {
-	t.Helper()
-	for tries, last := 0, uint64(0); ; tries++ {
-		counters := map[string]uint64{}
-		var listing struct {
-			Nftables []struct {
-				Counter *struct {
-					Name    string
-					Packets uint64
-				}
-			}
-		}
-		if err := json.Unmarshal([]byte(nft(t, "", "-j", "list", "counters", "table", "inet", table)), &listing); err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range listing.Nftables {
-			if o.Counter != nil && o.Counter.Packets > 0 {
-				counters[o.Counter.Name] = o.Counter.Packets
-			}
-		}
-		now := sum(counters)
-		if now == uint64(awaited) || tries == 50 {
-			return counters
-		}
-		if now != last {
-			last, tries = now, 0
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,41 +28,6 @@ func anyPlan(r *rand.Rand, p *ir.Program, target plan.Target) (*plan.Plan, error
 		return plan.HoistFrom(p, target, from)
 	}
 	return plan.Place(p, target, randomModel(r), randomMix(r, p))
-}
-
-// randomlyPlaced is a program with placements, of rules only such as can serve them.
-func randomlyPlaced(r *rand.Rand, p *ir.Program, target plan.Target) *ir.Program {
-	out := *p
-	out.Rules = slices.Clone(p.Rules)
-	any := func() ir.Placement {
-		words := []ir.Placement{"", ir.PlaceAuto, ir.PlaceEarliest}
-		for _, s := range stagesOf[target] {
-			words = append(words, ir.Placement(s))
-		}
-		return words[r.IntN(len(words))]
-	}
-	if r.IntN(2) == 0 {
-		out.Placement = any()
-	}
-	for i := range out.Rules {
-		alone := ir.Program{Sets: p.Sets, Names: p.Names, Limits: p.Limits, Checks: p.Checks, Protections: p.Protections, Rules: []ir.Rule{out.Rules[i]}}
-		alone.Rules[0].Placement = any()
-		if _, err := plan.Hoist(&alone, target); err == nil {
-			out.Rules[i].Placement = alone.Rules[0].Placement
-		}
-	}
-	return &out
-}
-
-// early is the subject without placements.
-func (s *subject) early() *subject {
-	out, program := *s, *s.program
-	program.Placement, program.Rules = "", slices.Clone(program.Rules)
-	for i := range program.Rules {
-		program.Rules[i].Placement = ""
-	}
-	out.program = &program
-	return &out
 }
 
 // randomModel is a model in which nothing need be cheaper than anything.

@@ -56,7 +56,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	hints := ruleHints(s, w)
 	optimized := s.optimized()
 	frames := make([]probe, packets)
-	structural := s.structuralChecks()
+	structural := structuralChecks(s)
 	for i := range frames {
 		h := hints[len(hints)-1]
 		if r.IntN(3) > 0 {
@@ -65,7 +65,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 		frames[i].frame = packet.Random(r, h)
 		frames[i].name = "random " + hex.EncodeToString(frames[i].frame[:14])
 		sameMeaning(t, s, optimized, frames[i])
-		s.meansPolicy(t, structural, frames[i])
+		meansPolicy(t, s, structural, frames[i])
 	}
 	loaded := s
 	if r.IntN(2) == 0 {
@@ -79,7 +79,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 }
 
 // structuralChecks are those of a subject's program.
-func (s *subject) structuralChecks() (checks packet.CheckSet) {
+func structuralChecks(s *subject) (checks packet.CheckSet) {
 	for _, structural := range s.program.Structural() {
 		checks = checks.With(structural.Check)
 	}
@@ -88,7 +88,7 @@ func (s *subject) structuralChecks() (checks packet.CheckSet) {
 
 // meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower. Whatever the policy says, the
 // structural checks hold.
-func (s *subject) meansPolicy(t *testing.T, structural packet.CheckSet, f probe) {
+func meansPolicy(t *testing.T, s *subject, structural packet.CheckSet, f probe) {
 	t.Helper()
 	pkt := f.packet()
 	m := meaning{policy: s.parsed, pkt: &pkt, rest: structural, members: map[string][]netip.Prefix{}}
@@ -103,29 +103,20 @@ func (s *subject) meansPolicy(t *testing.T, structural packet.CheckSet, f probe)
 	}
 }
 
-func (s *subject) hasLocal() bool {
-	for _, set := range s.program.Sets {
-		if set.Dynamic != nil && set.Dynamic.Local {
-			return true
-		}
-	}
-	return false
-}
-
 // sameMeaning compares what two programs make of a frame: the verdict, and the reason where the policy names it.
 func sameMeaning(t *testing.T, a, b *subject, f probe) {
 	t.Helper()
 	verdictA, reasonA := a.eval(f)
 	verdictB, reasonB := b.eval(f)
 	nameA, nameB := a.program.ReasonName(reasonA), b.program.ReasonName(reasonB)
-	if verdictA != verdictB || nameA != nameB && !(a.unnamed(nameA) && b.unnamed(nameB)) {
+	if verdictA != verdictB || nameA != nameB && !(unnamed(a, nameA) && unnamed(b, nameB)) {
 		t.Fatalf("%x state %d\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.frame, f.state,
 			verdictA, nameA, verdictB, nameB, a.members, shortened(a.policy))
 	}
 }
 
 // unnamed reports whether a reason is a rule whose name was made up.
-func (s *subject) unnamed(reason string) bool {
+func unnamed(s *subject, reason string) bool {
 	for _, r := range s.program.Rules {
 		if r.Name == reason {
 			return r.Unnamed

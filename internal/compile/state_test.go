@@ -104,9 +104,9 @@ func TestStates(t *testing.T) {
 	for _, test := range stateTests {
 		t.Run(test.name, func(t *testing.T) {
 			s := lower(t, test.policy)
-			structural := s.structuralChecks()
+			structural := structuralChecks(s)
 			for _, f := range s.cases(t, test.packets) {
-				s.meansPolicy(t, structural, f)
+				meansPolicy(t, s, structural, f)
 			}
 		})
 	}
@@ -157,12 +157,12 @@ func TestRandomStates(t *testing.T) {
 		if s.program.Untracked.Named() {
 			untracked++
 		}
-		hints, optimized, structural := ruleHints(s, w), s.optimized(), s.structuralChecks()
+		hints, optimized, structural := ruleHints(s, w), s.optimized(), structuralChecks(s)
 		for range packets {
 			f := probe{frame: packet.Random(r, choose(w, hints...)), state: choose(w, packet.StateNew, uint32(r.IntN(int(packet.State.Size()))))}
 			f.name = "random " + hex.EncodeToString(f.frame[:14])
 			sameMeaning(t, s, optimized, f)
-			s.meansPolicy(t, structural, f)
+			meansPolicy(t, s, structural, f)
 			verdict, reason := s.eval(f)
 			verdicts[verdict]++
 			if reason.Kind == ir.ReasonRule && s.program.Rules[reason.Index].Connections != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -385,4 +386,98 @@ func seeded(t testing.TB) (r *rand.Rand, seed uint64) {
 	t.Helper()
 	seed = testutil.Seed(t)
 	return rand.New(rand.NewPCG(seed, 0)), seed
+}
+
+func (s *subject) hasLocal() bool {
+	for _, set := range s.program.Sets {
+		if set.Dynamic != nil && set.Dynamic.Local {
+			return true
+		}
+	}
+	return false
+}
+
+// agreeOnce is agree for policies without rules, which are the same in all forms.
+func (s *subject) agreeOnce(t *testing.T, frames []probe) {
+	t.Helper()
+	x := s.forms(t)[0]
+	testutil.RequireRoot(t)
+	s.compare(t, s.load(t, x), "checks", frames)
+}
+
+// allChecks switches every check on.
+func allChecks() string {
+	text := "{profile: strict"
+	for check := range packet.NumChecks {
+		text += ", " + check.String() + ": on"
+	}
+	return text + "}"
+}
+
+// ownAddresses are what the tests say are the host's own.
+const ownAddresses = "198.51.100.1/32 2606::99/128"
+
+// countsOf is what Eval says that each counter has after frames that come at once.
+func (s *subject) countsOf(frames [][]byte, name func(ir.Reason) string) map[string]int {
+	counts := map[string]int{}
+	limiter := ir.NewLimiter(s.program)
+	world := ir.World{
+		Member:  s.has,
+		Over:    func(limit int, pkt *packet.Packet) bool { return limiter.Over(limit, pkt, 0) },
+		Observe: func(r ir.Reason) { counts[name(r)]++ },
+	}
+	for _, f := range frames {
+		pkt := packet.Decode(f)
+		_, reason := s.program.Eval(&pkt, world)
+		counts[name(reason)]++
+	}
+	delete(counts, "") // a default that is not counted
+	return counts
+}
+
+func namesOf(checks map[packet.Check]string, rules []string, other string) func(ir.Reason) string {
+	return func(r ir.Reason) string {
+		switch r.Kind {
+		case ir.ReasonCheck:
+			return checks[packet.Check(r.Index)]
+		case ir.ReasonRule:
+			return rules[r.Index]
+		}
+		return other
+	}
+}
+
+// early is the subject without placements.
+func (s *subject) early() *subject {
+	out, program := *s, *s.program
+	program.Placement, program.Rules = "", slices.Clone(program.Rules)
+	for i := range program.Rules {
+		program.Rules[i].Placement = ""
+	}
+	out.program = &program
+	return &out
+}
+
+func lowerError(t *testing.T, file, text string) (*ir.Program, error) {
+	t.Helper()
+	p, err := policy.Parse(file, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, _, err := compile.Lower(p)
+	return program, err
+}
+
+func addrOf(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// mostOpen is one more than the connections that prefixes have in a test at most.
+const mostOpen = 4
+
+// openConnections is how many connections two prefixes have, of which one may be none: some number that depends on each of their bits.
+func openConnections(src, dst netip.Prefix) int {
+	h := fnv.New32a()
+	fmt.Fprint(h, src, dst)
+	return int(h.Sum32()>>8) % mostOpen
 }

@@ -10,11 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -221,14 +218,4 @@ func TestDynamicLimit(t *testing.T) {
 	if want := "p.yaml:11:3: 9 dynamic sets (own addresses included), at most 8 can be used\n  hint: merge some"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
-}
-
-func lowerError(t *testing.T, file, text string) (*ir.Program, error) {
-	t.Helper()
-	p, err := policy.Parse(file, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, _, err := compile.Lower(p)
-	return program, err
 }
