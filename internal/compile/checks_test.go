@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -18,62 +19,62 @@ func expecting(lines, verdict string) string {
 // TestChecks has each check alone, with the packets of checkTests, and all others, which so show that it is what they
 // say and nothing else.
 func TestChecks(t *testing.T) {
-	all := shapes(t)
-	r, _ := seeded(t)
-	all = append(all, randomFrames(r, packet.Hints{}, testutil.Scaled(600, 2000))...)
+	all := subject.Shapes(t)
+	r, _ := subject.Seeded(t)
+	all = append(all, subject.RandomFrames(r, packet.Hints{}, testutil.Scaled(600, 2000))...)
 	for check := range packet.NumChecks {
 		t.Run(check.String(), func(t *testing.T) {
 			t.Parallel()
-			test, ok := checkTests[check]
+			test, ok := subject.CheckTests[check]
 			if !ok {
 				t.Fatal("no packets")
 			}
-			s := lower(t, "checks: {profile: off, "+check.String()+": on}")
+			s := subject.Lower(t, "checks: {profile: off, "+check.String()+": on}")
 			if check == packet.OwnSource {
-				s.insert(t, "local", ownAddresses)
+				s.Insert(t, "local", subject.OwnAddresses)
 			}
-			frames := s.cases(t, expecting(test.fail, " drop "+check.String()))
-			frames = append(frames, casesNot(t, s, test.pass, check)...)
-			s.agreeOnce(t, append(frames, all...))
+			frames := s.Cases(t, expecting(test.Fail, " drop "+check.String()))
+			frames = append(frames, casesNot(t, s, test.Pass, check)...)
+			s.AgreeOnce(t, append(frames, all...))
 		})
 	}
 }
 
 // casesNot checks that packets do not fail a check, whether there is an IP packet in them or not.
-func casesNot(t *testing.T, s *subject, lines string, check packet.Check) []probe {
+func casesNot(t *testing.T, s *subject.Subject, lines string, check packet.Check) []subject.Probe {
 	t.Helper()
-	frames := framesOf(t, lines)
+	frames := subject.FramesOf(t, lines)
 	for _, f := range frames {
-		if verdict, reason := s.eval(f); verdict != 0 && !structural(s, reason, check) {
-			t.Errorf("%s: %s %s, want that it does not fail %s", f.name, verdict, s.program.ReasonName(reason), check)
+		if verdict, reason := s.Eval(f); verdict != 0 && !structural(s, reason, check) {
+			t.Errorf("%s: %s %s, want that it does not fail %s", f.Name, verdict, s.Program.ReasonName(reason), check)
 		}
 	}
 	return frames
 }
 
 // structural reports whether a reason is a check that another one rests on.
-func structural(s *subject, r ir.Reason, than packet.Check) bool {
-	return slices.ContainsFunc(s.program.Structural(), func(x ir.Structural) bool {
-		return x.Check != than && x.Check.String() == s.program.ReasonName(r)
+func structural(s *subject.Subject, r ir.Reason, than packet.Check) bool {
+	return slices.ContainsFunc(s.Program.Structural(), func(x ir.Structural) bool {
+		return x.Check != than && x.Check.String() == s.Program.ReasonName(r)
 	})
 }
 
 // TestProfiles has all checks that packets can fail against the profiles, and all checks at once.
 func TestProfiles(t *testing.T) {
-	var frames []probe
-	for _, test := range checkTests {
-		frames = append(frames, framesOf(t, test.fail)...)
-		frames = append(frames, framesOf(t, test.pass)...)
+	var frames []subject.Probe
+	for _, test := range subject.CheckTests {
+		frames = append(frames, subject.FramesOf(t, test.Fail)...)
+		frames = append(frames, subject.FramesOf(t, test.Pass)...)
 	}
-	frames = append(frames, shapes(t)...)
-	for _, checks := range []string{"off", "standard", "strict", allChecks()} {
+	frames = append(frames, subject.Shapes(t)...)
+	for _, checks := range []string{"off", "standard", "strict", subject.AllChecks()} {
 		t.Run(strings.SplitAfter(checks, ",")[0], func(t *testing.T) {
 			t.Parallel()
-			s := lower(t, "default: drop\nchecks: "+checks)
-			if s.program.Checks.Has(packet.OwnSource) {
-				s.insert(t, "local", ownAddresses)
+			s := subject.Lower(t, "default: drop\nchecks: "+checks)
+			if s.Program.Checks.Has(packet.OwnSource) {
+				s.Insert(t, "local", subject.OwnAddresses)
 			}
-			s.agreeOnce(t, frames)
+			s.AgreeOnce(t, frames)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -13,10 +14,10 @@ import (
 func TestIPChecksum(t *testing.T) {
 	t.Parallel()
 	const ip, identification, checksum, addresses = 14, 14 + 4, 14 + 10, 14 + 12
-	r, _ := seeded(t)
-	var frames []probe
+	r, _ := subject.Seeded(t)
+	var frames []subject.Probe
 	for range testutil.Scaled(300, 100_000) {
-		frame := framesOf(t, "udp 9.9.9.9:4000 > 10.0.0.2:53")[0].frame
+		frame := subject.FramesOf(t, "udp 9.9.9.9:4000 > 10.0.0.2:53")[0].Frame
 		for _, at := range []int{identification, addresses, addresses + 2, addresses + 4, addresses + 6} {
 			word := []uint16{0, 1, 0xfffe, 0xffff, uint16(r.Uint32())}[r.IntN(5)]
 			binary.BigEndian.PutUint16(frame[at:], word)
@@ -25,10 +26,10 @@ func TestIPChecksum(t *testing.T) {
 		for _, c := range []uint16{right, right ^ 0xffff, right + 1, right - 1, 0, 0xffff, right ^ 1<<r.IntN(16)} {
 			f := append([]byte(nil), frame...)
 			binary.BigEndian.PutUint16(f[checksum:], c)
-			frames = append(frames, probe{name: fmt.Sprintf("%x", f), frame: f})
+			frames = append(frames, subject.Probe{Name: fmt.Sprintf("%x", f), Frame: f})
 		}
 	}
-	lower(t, "checks: {profile: off, ip-checksum: on}").agreeOnce(t, frames)
+	subject.Lower(t, "checks: {profile: off, ip-checksum: on}").AgreeOnce(t, frames)
 }
 
 // headerChecksum is that of an IPv4 header (RFC 1071), whatever it says itself.

@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -172,9 +173,9 @@ func TestConditionCounts(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	w := newIptWire(t)
+	w := subject.NewIptWire(t)
 	for _, tt := range conditionTests {
-		s := lower(t, conditionSets+tt.rules)
+		s := subject.Lower(t, conditionSets+tt.rules)
 		frames := repeated(t, tt.packets)
 		for _, c := range counters(w) {
 			what := fmt.Sprintf("%s, %s", tt.name, c.name)
@@ -190,9 +191,9 @@ func TestConditionCounts(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 				continue
 			}
-			want := s.countsOf(frames, names)
+			want := s.CountsOf(frames, names)
 			for _, f := range frames {
-				if !w.send(f) {
+				if !w.Send(f) {
 					t.Fatalf("%s: %x is not sent", what, f)
 				}
 			}
@@ -210,9 +211,9 @@ func TestLimitRefills(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	w := newIptWire(t)
-	s := lower(t, conditionSets+"\n  - {name: fast, proto: udp, over: {rate: 200/s, per: from/24, burst: 20}, then: drop}")
-	frame := framesOf(t, "udp 192.0.2.1:5 > 198.51.100.1:53")[0].frame
+	w := subject.NewIptWire(t)
+	s := subject.Lower(t, conditionSets+"\n  - {name: fast, proto: udp, over: {rate: 200/s, per: from/24, burst: 20}, then: drop}")
+	frame := subject.FramesOf(t, "udp 192.0.2.1:5 > 198.51.100.1:53")[0].Frame
 	for _, c := range counters(w) {
 		const sent, tries = 600, 5
 		for try := 1; ; try++ {
@@ -223,7 +224,7 @@ func TestLimitRefills(t *testing.T) {
 			began := time.Now()
 			last, tokens, least := began, 20.0, 0.0
 			for range sent {
-				w.send(frame)
+				w.Send(frame)
 				now := time.Now()
 				last, tokens = now, min(20, tokens+200*now.Sub(last).Seconds())
 				if tokens >= 1 {
@@ -258,8 +259,8 @@ func repeated(t *testing.T, lines string) (frames [][]byte) {
 			times, _ = strconv.Atoi(number)
 			line = rest
 		}
-		for _, f := range framesOf(t, line) {
-			frames = append(frames, slices.Repeat([][]byte{f.frame}, times)...)
+		for _, f := range subject.FramesOf(t, line) {
+			frames = append(frames, slices.Repeat([][]byte{f.Frame}, times)...)
 		}
 	}
 	return frames
@@ -276,13 +277,13 @@ func total(counts map[string]int) (n int) {
 type counter struct {
 	name   string
 	target plan.Target
-	load   func(*testing.T, *subject) (name func(ir.Reason) string, err error)
+	load   func(*testing.T, *subject.Subject) (name func(ir.Reason) string, err error)
 	read   func(t *testing.T, awaited int) map[string]int
 	remove func(*testing.T)
 	show   func() string
 }
 
-func counters(w *iptWire) []counter {
+func counters(w *subject.IptWire) []counter {
 	return []counter{nftCounter(), iptCounter(w, "nft"), iptCounter(w, "legacy")}
 }
 
@@ -290,42 +291,42 @@ func nftCounter() counter {
 	var x *nftables.Ruleset
 	return counter{
 		name: "nftables", target: plan.TargetNftables,
-		load: func(t *testing.T, s *subject) (func(ir.Reason) string, error) {
+		load: func(t *testing.T, s *subject.Subject) (func(ir.Reason) string, error) {
 			var err error
-			if x, err = toNftables(s.program, ""); err != nil {
+			if x, err = subject.ToNftables(s.Program, ""); err != nil {
 				return nil, err
 			}
-			nft(t, x.Script, "-f", "-")
-			return namesOf(x.Checks, x.Rules, x.Default), nil
+			subject.Nft(t, x.Script, "-f", "-")
+			return subject.NamesOf(x.Checks, x.Rules, x.Default), nil
 		},
 		read: func(t *testing.T, awaited int) map[string]int {
 			out := map[string]int{}
-			for name, n := range settled(t, x.Table, awaited) {
+			for name, n := range subject.Settled(t, x.Table, awaited) {
 				out[name] = int(n)
 			}
 			return out
 		},
-		remove: func(t *testing.T) { nft(t, "", "delete", "table", "inet", x.Table) },
+		remove: func(t *testing.T) { subject.Nft(t, "", "delete", "table", "inet", x.Table) },
 		show:   func() string { return x.Script },
 	}
 }
 
-func iptCounter(w *iptWire, backend string) counter {
+func iptCounter(w *subject.IptWire, backend string) counter {
 	var x *iptables.Ruleset
-	var s *subject
+	var s *subject.Subject
 	return counter{
 		name: "iptables-" + backend, target: plan.TargetIptables,
-		load: func(t *testing.T, subject *subject) (func(ir.Reason) string, error) {
+		load: func(t *testing.T, of *subject.Subject) (func(ir.Reason) string, error) {
 			var err error
-			if x, err = toIptables(subject.program); err != nil {
+			if x, err = subject.ToIptables(of.Program); err != nil {
 				return nil, err
 			}
-			s, w.backend = subject, backend
-			w.restore(t, s, x)
-			return namesOf(x.Checks, x.Rules, x.Default), nil
+			s, w.Backend = of, backend
+			w.Restore(t, s, x)
+			return subject.NamesOf(x.Checks, x.Rules, x.Default), nil
 		},
-		read:   func(t *testing.T, awaited int) map[string]int { return w.counts(t, s, awaited) },
-		remove: func(t *testing.T) { w.remove(t, s) },
+		read:   func(t *testing.T, awaited int) map[string]int { return w.Counts(t, s, awaited) },
+		remove: func(t *testing.T) { w.Remove(t, s) },
 		show:   func() string { return x.Script() },
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // TestCovered has pairs of rules, and whether the second is dropped since the first takes all its packets.
@@ -59,8 +60,8 @@ sets:
 		{"from: $a, not: {from: 10.1.2.3}", "from: 10.2.0.0/16, not: {from: 10.1.2.3}", true},
 	} {
 		text := fmt.Sprintf("%srules: [{name: first, %s, then: drop}, {name: second, %s, then: pass}]", sets, c.first, c.second)
-		s := lower(t, text)
-		optimized, notes := compile.Optimize(s.program)
+		s := subject.Lower(t, text)
+		optimized, notes := compile.Optimize(s.Program)
 		if got := len(optimized.Rules) == 1; got != c.covered || len(notes) == 1 != c.covered {
 			t.Errorf("{%s} before {%s}: covered is %v, notes %q, want %v", c.first, c.second, got, notes, c.covered)
 		}
@@ -69,12 +70,12 @@ sets:
 
 // TestFirstCover has a rule that two others cover: the note names the one that decides.
 func TestFirstCover(t *testing.T) {
-	s := lower(t, `rules:
+	s := subject.Lower(t, `rules:
   - {name: ports, port: 1-1000, then: drop}
   - {name: net, from: 10.0.0.0/8, then: pass}
   - {name: both, from: 10.1.2.3, port: 80, then: pass}
 `)
-	_, notes := compile.Optimize(s.program)
+	_, notes := compile.Optimize(s.Program)
 	if len(notes) != 1 || !strings.Contains(notes[0], `"both" never decides: "ports"`) {
 		t.Errorf("notes: %q", notes)
 	}
@@ -140,7 +141,7 @@ func TestDynamicMemory(t *testing.T) {
 			`p.yaml:4:3: dynamic sets "a", "b" have together a max of 4294967294 entries, ` +
 				"but at most 64000000 are possible, which take 4 GB of memory\n  hint: lower max: of the sets"},
 	} {
-		_, err := lowerError(t, "p.yaml", "devices: [eth0]\nsets:\n"+c.sets)
+		_, err := subject.LowerError(t, "p.yaml", "devices: [eth0]\nsets:\n"+c.sets)
 		if got := fmt.Sprint(err); got != c.want && !(c.want == "" && err == nil) {
 			t.Errorf("%s got %s\nwant %s", c.sets, got, c.want)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -204,11 +205,11 @@ func TestExemptSaid(t *testing.T) {
 		{"untracked: [{proto: ospf}]\nrules: [{name: old, proto: tcp, state: new, then: pass}]", ""},
 		{"untracked: all\nrules: [{name: old, state: [new, untracked], then: pass}]", ""},
 	} {
-		if got := strings.Join(lower(t, test.policy).notes, "\n"); got != test.want {
+		if got := strings.Join(subject.Lower(t, test.policy).Notes, "\n"); got != test.want {
 			t.Errorf("%s\ngot %q\nwant %q", test.policy, got, test.want)
 		}
 	}
-	_, err := lowerError(t, "policy.yaml", "devices: [eth0]\nsets: {bans: {dynamic: true, max: 9}}\nuntracked: [{from: $bans}]")
+	_, err := subject.LowerError(t, "policy.yaml", "devices: [eth0]\nsets: {bans: {dynamic: true, max: 9}}\nuntracked: [{from: $bans}]")
 	const want = `policy.yaml:3:20: untracked: the addresses of set "bans" change while the policy runs`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a set that changes: %v", err)

@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // TestGolden compares what the compiler makes of policies, and what the targets make of that, with archives.
-func TestGolden(t *testing.T) { goldens(t) }
+func TestGolden(t *testing.T) { subject.Goldens(t) }
 
 // TestListingNamesAll checks that a listing leaves nothing out that is loaded, and hides what is secret.
 func TestListingNamesAll(t *testing.T) {
-	s := lower(t, `
+	s := subject.Lower(t, `
 checks: strict
 sets: {office: [203.0.113.0/24, "2001:db8::/48"], bans: {dynamic: true, max: 5}}
 rules: [{from: [$office, $bans], to: $office, then: drop}]
 `)
-	for _, x := range s.forms(t) {
+	for _, x := range s.Forms(t) {
 		listing := x.Listing()
 		for name := range x.Constants {
 			if !strings.Contains(listing, "  "+name+" ") {
@@ -33,7 +34,7 @@ rules: [{from: [$office, $bans], to: $office, then: drop}]
 		if exits, want := strings.Count(listing, " exit\n"), countExits(&x.Image); exits != want {
 			t.Errorf("%s: %d exits, want %d", x.Form, exits, want)
 		}
-		for _, secret := range []string{fmt.Sprint(questionKey), fmt.Sprintf("%#x", questionKey)} {
+		for _, secret := range []string{fmt.Sprint(subject.QuestionKey), fmt.Sprintf("%#x", subject.QuestionKey)} {
 			if strings.Contains(listing, secret) {
 				t.Errorf("%s: the key %s of questions is in the listing", x.Form, secret)
 			}

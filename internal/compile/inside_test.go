@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -61,11 +62,11 @@ func insidePolicies() (list []string) {
 // inside has a policy for some devices decide packets that come in by another device, or by one of them.
 func (d *differential) inside(t *testing.T, text string, devices []string, outside bool) {
 	t.Helper()
-	s := lower(t, text)
+	s := subject.Lower(t, text)
 	if strings.Contains(text, "local") {
-		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+		s.Insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
 	}
-	pl, err := plan.Hoist(s.program, plan.TargetNftables)
+	pl, err := plan.Hoist(s.Program, plan.TargetNftables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +74,8 @@ func (d *differential) inside(t *testing.T, text string, devices []string, outsi
 	if err != nil {
 		t.Fatal(err)
 	}
-	nft(t, x.Script, "-f", "-")
-	defer nft(t, "", "delete", "table", "inet", x.Table)
+	subject.Nft(t, x.Script, "-f", "-")
+	defer subject.Nft(t, "", "delete", "table", "inet", x.Table)
 	frames := repeated(t, `udp 198.51.100.1:5 > 192.0.2.1:53
 udp [2001:db8:1::9]:5 > [2001:db8::1]:53
 udp 198.51.100.1:5 > 203.0.113.5:53`)
@@ -82,10 +83,10 @@ udp 198.51.100.1:5 > 203.0.113.5:53`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := namesOf(x.Checks, x.Rules, x.Default)
+	name := subject.NamesOf(x.Checks, x.Rules, x.Default)
 	want := map[string]int{}
 	if outside {
-		want = s.countsOf(frames, name)
+		want = s.CountsOf(frames, name)
 	}
 	drops := 0
 	for _, f := range fates {
@@ -94,7 +95,7 @@ udp 198.51.100.1:5 > 203.0.113.5:53`)
 		}
 	}
 	got := map[string]int{}
-	for name, n := range settled(t, x.Table, total(want)) {
+	for name, n := range subject.Settled(t, x.Table, total(want)) {
 		if !strings.HasPrefix(name, "essential-") { // what the kernel sends by itself, such as reports of multicast listeners
 			got[name] = int(n)
 		}

@@ -1,6 +1,10 @@
 package compile_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/test/subject"
+)
 
 // keyTests has for each key of the language, in each of its forms, packets that match and packets that do not.
 var keyTests = []struct{ name, policy, packets string }{
@@ -476,9 +480,9 @@ func TestKeys(t *testing.T) {
 	for _, test := range keyTests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := lower(t, test.policy)
-			frames := s.cases(t, test.packets)
-			s.optimized().agree(t, frames)
+			s := subject.Lower(t, test.policy)
+			frames := s.Cases(t, test.packets)
+			s.Optimized().Agree(t, frames)
 		})
 	}
 }

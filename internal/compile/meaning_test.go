@@ -6,6 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // meaning decides packets by the policy itself, key by key as its documentation reads. It shares nothing with Lower, and
@@ -81,7 +82,7 @@ func (m *meaning) exceeds(c *policy.ConnLimit) bool {
 		}
 		return netip.PrefixFrom(a, bits).Masked()
 	}
-	return openConnections(of(c.From, m.pkt.Src), of(c.To, m.pkt.Dst)) >= int(c.Most)
+	return subject.OpenConnections(of(c.From, m.pkt.Src), of(c.To, m.pkt.Dst)) >= int(c.Most)
 }
 
 // tracked asks what services with `track: true` do before they are asked themselves.

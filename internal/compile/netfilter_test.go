@@ -17,6 +17,7 @@ import (
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -28,7 +29,7 @@ func TestNetfilter(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
-			_, seed := seeded(t)
+			_, seed := subject.Seeded(t)
 			policies := testutil.Scaled(9, 3000)
 			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", true), skipped: map[string]int{}}
 			for i := range policies {
@@ -57,19 +58,19 @@ const packetsPerPolicy = 2000
 
 // policy is one policy and its packets.
 func (d *differential) policy(t *testing.T, r *rand.Rand) {
-	w := &writer{Rand: r, stateful: r.IntN(3) == 0, payload: r.IntN(8) == 0}
-	text, dynamic := w.policy(t, 1+r.IntN(10))
-	s := lower(t, text).unlimited()
+	w := &subject.Writer{Rand: r, Stateful: r.IntN(3) == 0, Payload: r.IntN(8) == 0}
+	text, dynamic := w.Policy(t, 1+r.IntN(10))
+	s := subject.Lower(t, text).Unlimited()
 	for _, name := range dynamic {
-		s.insert(t, name, w.members())
+		s.Insert(t, name, w.Members())
 	}
-	if s.hasLocal() {
+	if s.HasLocal() {
 		defer d.own(t, s, w)()
 	}
-	hints := ruleHints(s, w)
-	s = s.optimized()
+	hints := subject.RuleHints(s, w)
+	s = s.Optimized()
 	if r.IntN(2) == 0 {
-		s.program = randomlyPlaced(r, s.program, d.target)
+		s.Program = subject.RandomlyPlaced(r, s.Program, d.target)
 	}
 	pl := d.plan(t, s)
 	d.onlyDone(t, s, pl)
@@ -78,40 +79,40 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	}
 	rules := d.load(t, s, pl)
 	defer rules.remove(t)
-	frames := make([]probe, packetsPerPolicy)
+	frames := make([]subject.Probe, packetsPerPolicy)
 	raw := make([][]byte, len(frames))
 	for i := range frames {
 		if h := hints[r.IntN(len(hints))]; r.IntN(3) > 0 {
-			frames[i].frame = packet.RandomSpec(r, h).Frame()
+			frames[i].Frame = packet.RandomSpec(r, h).Frame()
 		} else {
-			frames[i].frame = packet.Random(r, h)
+			frames[i].Frame = packet.Random(r, h)
 		}
-		raw[i] = frames[i].frame
+		raw[i] = frames[i].Frame
 	}
 	fates, err := d.judge.Fates(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var same []probe
+	var same []subject.Probe
 	for i, f := range fates {
 		if d.compare(t, s, pl, rules, &frames[i], f) {
 			same = append(same, frames[i])
 		}
 	}
-	if !asksState(s.program) {
-		d.xdp(t, s.early(), same)
+	if !asksState(s.Program) {
+		d.xdp(t, s.Early(), same)
 	}
 }
 
 // own gives the device addresses that the policy has to do with, which are then the program's set of local addresses.
-func (d *differential) own(t *testing.T, s *subject, w *writer) (remove func()) {
+func (d *differential) own(t *testing.T, s *subject.Subject, w *subject.Writer) (remove func()) {
 	dev, err := netlink.LinkByName("eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var added []*netlink.Addr
 	for range 3 {
-		a := w.prefix().Addr()
+		a := w.Prefix().Addr()
 		if !a.IsGlobalUnicast() || strings.HasPrefix(a.String(), "0.") || a.Is4() && a.As4()[0] >= 224 {
 			continue
 		}
@@ -122,7 +123,7 @@ func (d *differential) own(t *testing.T, s *subject, w *writer) (remove func()) 
 		addr.Flags = 2 // IFA_F_NODAD of include/uapi/linux/if_addr.h
 		if netlink.AddrAdd(dev, addr) == nil {
 			added = append(added, addr)
-			s.insert(t, "local", netip.PrefixFrom(a, a.BitLen()).String())
+			s.Insert(t, "local", netip.PrefixFrom(a, a.BitLen()).String())
 		}
 	}
 	for _, a := range added {
@@ -136,9 +137,9 @@ func (d *differential) own(t *testing.T, s *subject, w *writer) (remove func()) 
 }
 
 // plan hoists, without the rules that the compiler says it cannot place on this target.
-func (d *differential) plan(t *testing.T, s *subject) *plan.Plan {
+func (d *differential) plan(t *testing.T, s *subject.Subject) *plan.Plan {
 	for {
-		pl, err := plan.Hoist(s.program, d.target)
+		pl, err := plan.Hoist(s.Program, d.target)
 		if err == nil {
 			_, err = d.compile(s, pl)
 		}
@@ -147,44 +148,44 @@ func (d *differential) plan(t *testing.T, s *subject) *plan.Plan {
 			return pl
 		}
 		if !errors.As(err, &refused) || refused.Hint() == "" {
-			t.Fatalf("%v\npolicy:\n%s", err, s.policy)
+			t.Fatalf("%v\npolicy:\n%s", err, s.Policy)
 		}
-		before := len(s.program.Rules)
-		program := *s.program
+		before := len(s.Program.Rules)
+		program := *s.Program
 		program.Rules = slices.DeleteFunc(slices.Clone(program.Rules), func(r ir.Rule) bool { return r.Name == refused.Rule })
-		if s.program = &program; len(program.Rules) == before {
-			t.Fatalf("%v: there is no such rule\npolicy:\n%s", err, s.policy)
+		if s.Program = &program; len(program.Rules) == before {
+			t.Fatalf("%v: there is no such rule\npolicy:\n%s", err, s.Policy)
 		}
 		d.removed++
 	}
 }
 
 // onlyDone switches the checks off that the target does not do at all.
-func (d *differential) onlyDone(t *testing.T, s *subject, pl *plan.Plan) {
+func (d *differential) onlyDone(t *testing.T, s *subject.Subject, pl *plan.Plan) {
 	r, err := d.compile(s, pl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.program.Checks &= r.checks | r.partly
+	s.Program.Checks &= r.checks | r.partly
 }
 
 // compare holds the kernel's verdict on a frame against Eval's. It reports false when the target cannot decide it, or
 // is not asked.
-func (d *differential) compare(t *testing.T, s *subject, pl *plan.Plan, r *rules, f *probe, fate testutil.Fate) bool {
+func (d *differential) compare(t *testing.T, s *subject.Subject, pl *plan.Plan, r *rules, f *subject.Probe, fate testutil.Fate) bool {
 	t.Helper()
 	if i := slices.Index([]string{"new", "established", "related", "invalid", "untracked"}, fate.State); i >= 0 {
-		f.state = uint32(i)
+		f.State = uint32(i)
 	}
 	if why := d.exempt(s, pl, r, *f, fate); why != "" {
 		d.skipped[why]++
 		return false
 	}
 	d.compared++
-	verdict, reason := s.eval(*f)
+	verdict, reason := s.Eval(*f)
 	if dropped := fate.Dropped != ""; dropped != (verdict != ir.Pass) {
-		t.Logf("that frame alone, once more: %s", d.moved(f.frame))
-		t.Errorf("%x state %s\n%v dropped at %q, but Eval says %s %s\npacket %+v\nmembers %v\nstages %v default %v\nrules:\n%s\npolicy:\n%s", f.frame, fate.State,
-			fate.Seen, fate.Dropped, verdict, s.program.ReasonName(reason), f.packet(), s.members, pl.Rules, pl.Default, shortened(r.show), shortened(s.policy))
+		t.Logf("that frame alone, once more: %s", d.moved(f.Frame))
+		t.Errorf("%x state %s\n%v dropped at %q, but Eval says %s %s\npacket %+v\nmembers %v\nstages %v default %v\nrules:\n%s\npolicy:\n%s", f.Frame, fate.State,
+			fate.Seen, fate.Dropped, verdict, s.Program.ReasonName(reason), f.Packet(), s.Members, pl.Rules, pl.Default, subject.Shortened(r.show), subject.Shortened(s.Policy))
 	}
 	if verdict != ir.Pass {
 		d.dropped++
@@ -214,10 +215,10 @@ func (d *differential) moved(frame []byte) string {
 }
 
 // xdp has the XDP program decide the same frames. What it leaves to a later stage it passes.
-func (d *differential) xdp(t *testing.T, s *subject, frames []probe) {
+func (d *differential) xdp(t *testing.T, s *subject.Subject, frames []subject.Probe) {
 	t.Helper()
 	only := *s
-	pl, err := plan.Hoist(s.program, plan.TargetXDP)
+	pl, err := plan.Hoist(s.Program, plan.TargetXDP)
 	var refused *plan.StageError
 	if errors.As(err, &refused) && refused.Hint() != "" {
 		d.refused++
@@ -226,13 +227,13 @@ func (d *differential) xdp(t *testing.T, s *subject, frames []probe) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if program, _ := pl.Only(); len(program.Rules) == len(s.program.Rules) {
-		only.program = program
-		x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: questionKey})
+	if program, _ := pl.Only(); len(program.Rules) == len(s.Program.Rules) {
+		only.Program = program
+		x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: subject.QuestionKey})
 		if err != nil {
 			t.Fatal(err)
 		}
-		only.compare(t, only.load(t, x), "xdp", frames)
+		only.Compare(t, only.Load(t, x), "xdp", frames)
 	}
 }
 

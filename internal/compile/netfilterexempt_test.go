@@ -6,18 +6,19 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // exempt is the documented reason why a target need not decide a frame as XDP does, or "".
-func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate testutil.Fate) string {
-	pkt := f.packet()
+func (d *differential) exempt(s *subject.Subject, pl *plan.Plan, r *rules, f subject.Probe, fate testutil.Fate) string {
+	pkt := f.Packet()
 	switch {
 	case pkt.Kind == packet.NotIP:
 		return "not IP"
 	case pkt.Kind == packet.Malformed:
 		return "the kernel drops what has no readable IP header"
-	case pkt.Failed&s.program.Checks&^r.checks != 0:
+	case pkt.Failed&s.Program.Checks&^r.checks != 0:
 		return "fails a check that the compiler says the target does not do"
 	case pkt.Failed.Has(packet.Truncated) || pkt.Failed.Has(packet.IPHeader) || pkt.Failed.Has(packet.IPChecksum):
 		return "the kernel's IP drops it before"
@@ -31,11 +32,11 @@ func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate
 		return "IPv6 with less than 8 bytes, where ip6tables finds no header to look for"
 	case d.target == plan.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Proto] == 50 && len(pkt.L4) < 2:
 		return "IPv6 with ESP of less than 2 bytes, which ip6tables takes for an extension header that is cut short"
-	case s.hasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
+	case s.HasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
 		return "a loopback address from outside, which the kernel drops"
 	case pkt.Failed.Has(packet.TCPHeader), pkt.Failed.Has(packet.TinyFragment):
 		return "a TCP header that is not whole, in which netfilter finds no options"
-	case asksFor(s.program, packet.MSS) && oddOptions(&pkt):
+	case subject.AsksFor(s.Program, packet.MSS) && subject.OddOptions(&pkt):
 		return "TCP options behind their end, or of a wrong length, which netfilter reads otherwise"
 	case pkt.Value[packet.Proto] == 51 && pkt.Value[packet.Family] == packet.FamilyIPv6:
 		return "IPv6 with an authentication header, behind which nft looks for extension headers"
@@ -50,9 +51,9 @@ func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate
 }
 
 // unseen reports whether a policy asks for payload, and the packet's is where Iptables.Notes say that it is not seen.
-func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
+func (d *differential) unseen(s *subject.Subject, pkt *packet.Packet) bool {
 	text, place := false, false
-	for _, r := range s.program.Rules {
+	for _, r := range s.Program.Rules {
 		for _, m := range r.Payload {
 			text, place = text || len(m.Any) > 0, place || len(m.At) > 0
 		}
@@ -95,7 +96,7 @@ func (d *differential) arrived(pl *plan.Plan, fate testutil.Fate) bool {
 	return slices.Contains(fate.Seen, "input") || slices.Contains(fate.Seen, "forward")
 }
 
-func asksState(p *ir.Program) bool { return asksFor(p, packet.State) }
+func asksState(p *ir.Program) bool { return subject.AsksFor(p, packet.State) }
 
 func asksReject(p *ir.Program) bool {
 	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Reject })

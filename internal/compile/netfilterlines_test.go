@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // chainLines are the lines of each chain of a script, without comments.
@@ -81,7 +82,7 @@ func TestNetfilterLines(t *testing.T) {
 		{"iptables, limit, unchecked", "checks: off\n" + limit, "-m hashlimit", plan.TargetIptables, "FLOODWALL-RAW", 2},
 		{"iptables, texts", text, "|746578743633|", plan.TargetIptables, "FLOODWALL-RAW", 66},
 	} {
-		script, err := netfilterTexts[c.target](lower(t, c.policy).optimized().program)
+		script, err := subject.NetfilterTexts[c.target](subject.Lower(t, c.policy).Optimized().Program)
 		if err != nil {
 			t.Fatal(err)
 		}

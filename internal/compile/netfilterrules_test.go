@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // rules are what a target has in the kernel.
@@ -46,7 +47,7 @@ func (r *rules) remove(t *testing.T) {
 }
 
 // compile makes the inputs of the tools.
-func (d *differential) compile(s *subject, pl *plan.Plan) (*rules, error) {
+func (d *differential) compile(s *subject.Subject, pl *plan.Plan) (*rules, error) {
 	if d.target != plan.TargetIptables {
 		n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 		if err != nil {
@@ -56,14 +57,14 @@ func (d *differential) compile(s *subject, pl *plan.Plan) (*rules, error) {
 		return &rules{
 			loads:  []load{{[]string{"nft", "-f", "-"}, script}},
 			undo:   []load{{[]string{"nft", "-f", "-"}, fmt.Sprintf("delete table inet %[1]s\nadd table netdev %[1]s\ndelete table netdev %[1]s\n", n.Table)}},
-			checks: without(s.program.Checks, n.Left), partly: setOf(n.Checks), show: script,
+			checks: without(s.Program.Checks, n.Left), partly: setOf(n.Checks), show: script,
 		}, nil
 	}
 	x, err := iptables.Generate(pl, iptables.Options{Devices: []string{"eth0"}})
 	if err != nil {
 		return nil, err
 	}
-	out := &rules{checks: without(s.program.Checks, x.Left), partly: setOf(x.Checks), show: x.Script()}
+	out := &rules{checks: without(s.Program.Checks, x.Left), partly: setOf(x.Checks), show: x.Script()}
 	out.loads = append(out.loads, load{[]string{"ipset", "restore"}, x.IPSet + ipsetMembers(s, x)})
 	for tool, text := range map[string]string{"iptables-restore": x.V4, "ip6tables-restore": x.V6} {
 		out.loads = append(out.loads, load{[]string{tool, "--noflush"}, text})
@@ -104,9 +105,9 @@ func setOf(done map[packet.Check]string) (set packet.CheckSet) {
 }
 
 // nftMembers puts the members of the dynamic sets in.
-func nftMembers(s *subject, n *nftables.Ruleset) string {
+func nftMembers(s *subject.Subject, n *nftables.Ruleset) string {
 	var b strings.Builder
-	for set, prefixes := range s.members {
+	for set, prefixes := range s.Members {
 		names, ok := n.Sets[set]
 		if !ok {
 			continue
@@ -142,9 +143,9 @@ func disjoint(prefixes []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-func ipsetMembers(s *subject, x *iptables.Ruleset) string {
+func ipsetMembers(s *subject.Subject, x *iptables.Ruleset) string {
 	var b strings.Builder
-	for set, prefixes := range s.members {
+	for set, prefixes := range s.Members {
 		names, ok := x.Sets[set]
 		if !ok {
 			continue
@@ -161,14 +162,14 @@ func ipsetMembers(s *subject, x *iptables.Ruleset) string {
 	return b.String()
 }
 
-func (d *differential) load(t *testing.T, s *subject, pl *plan.Plan) *rules {
+func (d *differential) load(t *testing.T, s *subject.Subject, pl *plan.Plan) *rules {
 	t.Helper()
 	r, err := d.compile(s, pl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range r.loads {
-		l.run(t, s.policy)
+		l.run(t, s.Policy)
 	}
 	return r
 }

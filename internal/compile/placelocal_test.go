@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -62,11 +63,11 @@ func TestLocalAtFilter(t *testing.T) {
 // local has a policy decide packets.
 func (d *differential) local(t *testing.T, text string, ways []way) {
 	t.Helper()
-	s := lower(t, text)
+	s := subject.Lower(t, text)
 	if strings.Contains(text, "local") {
-		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+		s.Insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
 	}
-	pl, err := plan.Hoist(s.program, d.target)
+	pl, err := plan.Hoist(s.Program, d.target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,14 +75,14 @@ func (d *differential) local(t *testing.T, text string, ways []way) {
 	defer r.remove(t)
 	var frames [][]byte
 	for _, w := range ways {
-		frames = append(frames, framesOf(t, w.packet)[0].frame)
+		frames = append(frames, subject.FramesOf(t, w.packet)[0].Frame)
 	}
 	fates, err := d.judge.Fates(frames)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, w := range ways {
-		verdict, _ := s.eval(probe{frame: frames[i]})
+		verdict, _ := s.Eval(subject.Probe{Frame: frames[i]})
 		want := ""
 		if verdict == ir.Drop {
 			want = w.hook

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -15,10 +16,10 @@ import (
 // of it and after the passes must agree, and so must what is loaded, in every form. FLOODWALL_LONG=1 makes it 10 million
 // pairs of policy and packet. A failure is repeated with the seed that is printed, and -run for the number of the policy.
 func TestRandom(t *testing.T) {
-	_, seed := seeded(t)
+	_, seed := subject.Seeded(t)
 	policies, packets := testutil.Scaled(7, 500), testutil.Scaled(2500, 20_000)
 	t.Cleanup(func() {
-		entry, general := paths.entry.Load(), paths.general.Load()
+		entry, general := subject.Paths.Entry.Load(), subject.Paths.General.Load()
 		t.Logf("the entry decided %d frames, which general() decided too; %d were left to general()", entry, general)
 		if least := (entry + general) / 20; entry < least || general < least {
 			t.Errorf("want a twentieth at least of each: what is not asked is not tested")
@@ -42,28 +43,28 @@ func TestRandom(t *testing.T) {
 
 // randomPairs is one policy and its packets. The program that is loaded is the one after the passes or the one before.
 func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
-	text, dynamic, w := randomPolicy(t, r, rules)
-	s := lower(t, text)
+	text, dynamic, w := subject.RandomPolicy(t, r, rules)
+	s := subject.Lower(t, text)
 	for _, name := range dynamic {
-		s.insert(t, name, w.members())
+		s.Insert(t, name, w.Members())
 	}
-	if s.hasLocal() {
-		s.insert(t, "local", w.members())
+	if s.HasLocal() {
+		s.Insert(t, "local", w.Members())
 	}
 	if rules%2 == 0 {
-		s.program.SampleTraffic = 10 // changes no verdict
+		s.Program.SampleTraffic = 10 // changes no verdict
 	}
-	hints := ruleHints(s, w)
-	optimized := s.optimized()
-	frames := make([]probe, packets)
+	hints := subject.RuleHints(s, w)
+	optimized := s.Optimized()
+	frames := make([]subject.Probe, packets)
 	structural := structuralChecks(s)
 	for i := range frames {
 		h := hints[len(hints)-1]
 		if r.IntN(3) > 0 {
 			h = hints[r.IntN(len(hints))]
 		}
-		frames[i].frame = packet.Random(r, h)
-		frames[i].name = "random " + hex.EncodeToString(frames[i].frame[:14])
+		frames[i].Frame = packet.Random(r, h)
+		frames[i].Name = "random " + hex.EncodeToString(frames[i].Frame[:14])
 		sameMeaning(t, s, optimized, frames[i])
 		meansPolicy(t, s, structural, frames[i])
 	}
@@ -71,16 +72,16 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	if r.IntN(2) == 0 {
 		loaded = optimized
 	}
-	forms := loaded.forms(t)
+	forms := loaded.Forms(t)
 	testutil.RequireRoot(t)
 	for _, x := range forms {
-		loaded.compare(t, loaded.load(t, x), string(x.Form), frames)
+		loaded.Compare(t, loaded.Load(t, x), string(x.Form), frames)
 	}
 }
 
 // structuralChecks are those of a subject's program.
-func structuralChecks(s *subject) (checks packet.CheckSet) {
-	for _, structural := range s.program.Structural() {
+func structuralChecks(s *subject.Subject) (checks packet.CheckSet) {
+	for _, structural := range s.Program.Structural() {
 		checks = checks.With(structural.Check)
 	}
 	return checks
@@ -88,36 +89,36 @@ func structuralChecks(s *subject) (checks packet.CheckSet) {
 
 // meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower. Whatever the policy says, the
 // structural checks hold.
-func meansPolicy(t *testing.T, s *subject, structural packet.CheckSet, f probe) {
+func meansPolicy(t *testing.T, s *subject.Subject, structural packet.CheckSet, f subject.Probe) {
 	t.Helper()
-	pkt := f.packet()
-	m := meaning{policy: s.parsed, pkt: &pkt, rest: structural, members: map[string][]netip.Prefix{}}
-	for i, prefixes := range s.members {
-		m.members[s.program.Sets[i].Name] = prefixes
+	pkt := f.Packet()
+	m := meaning{policy: s.Parsed, pkt: &pkt, rest: structural, members: map[string][]netip.Prefix{}}
+	for i, prefixes := range s.Members {
+		m.members[s.Program.Sets[i].Name] = prefixes
 	}
 	want, wantReason := m.decide()
-	verdict, reason := s.eval(f)
-	if got := s.program.ReasonName(reason); verdict.String() != want.String() || got != wantReason {
-		t.Fatalf("%x state %d\nEval says %s %s\nthe policy says %s %s\nmembers %v\npolicy:\n%s", f.frame, f.state,
-			verdict, got, want, wantReason, s.members, shortened(s.policy))
+	verdict, reason := s.Eval(f)
+	if got := s.Program.ReasonName(reason); verdict.String() != want.String() || got != wantReason {
+		t.Fatalf("%x state %d\nEval says %s %s\nthe policy says %s %s\nmembers %v\npolicy:\n%s", f.Frame, f.State,
+			verdict, got, want, wantReason, s.Members, subject.Shortened(s.Policy))
 	}
 }
 
 // sameMeaning compares what two programs make of a frame: the verdict, and the reason where the policy names it.
-func sameMeaning(t *testing.T, a, b *subject, f probe) {
+func sameMeaning(t *testing.T, a, b *subject.Subject, f subject.Probe) {
 	t.Helper()
-	verdictA, reasonA := a.eval(f)
-	verdictB, reasonB := b.eval(f)
-	nameA, nameB := a.program.ReasonName(reasonA), b.program.ReasonName(reasonB)
+	verdictA, reasonA := a.Eval(f)
+	verdictB, reasonB := b.Eval(f)
+	nameA, nameB := a.Program.ReasonName(reasonA), b.Program.ReasonName(reasonB)
 	if verdictA != verdictB || nameA != nameB && !(unnamed(a, nameA) && unnamed(b, nameB)) {
-		t.Fatalf("%x state %d\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.frame, f.state,
-			verdictA, nameA, verdictB, nameB, a.members, shortened(a.policy))
+		t.Fatalf("%x state %d\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.Frame, f.State,
+			verdictA, nameA, verdictB, nameB, a.Members, subject.Shortened(a.Policy))
 	}
 }
 
 // unnamed reports whether a reason is a rule whose name was made up.
-func unnamed(s *subject, reason string) bool {
-	for _, r := range s.program.Rules {
+func unnamed(s *subject.Subject, reason string) bool {
+	for _, r := range s.Program.Rules {
 		if r.Name == reason {
 			return r.Unnamed
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -18,7 +19,7 @@ import (
 // host's own addresses.
 func TestDynamicSets(t *testing.T) {
 	t.Parallel()
-	s := lower(t, `
+	s := subject.Lower(t, `
 checks: {profile: off, own-source: on}
 sets:
   fixed: [8.8.4.0/24]
@@ -33,10 +34,10 @@ rules:
   - {name: other, not: {to: [local, $friends]}, family: ipv6, then: drop}
   - {name: either, from: [$empty, 7.7.7.7], to: [local, 6.6.6.6], then: drop}
 `)
-	s.insert(t, "bans", "9.9.9.9/32 10.0.0.0/8 10.1.0.0/16 2001:db8:bad::/48 2001:db8::bad/128")
-	s.insert(t, "friends", "10.1.2.3/32 2001:db8:bad:1::/64")
-	s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128 fe80::1/128")
-	frames := s.cases(t, `
+	s.Insert(t, "bans", "9.9.9.9/32 10.0.0.0/8 10.1.0.0/16 2001:db8:bad::/48 2001:db8::bad/128")
+	s.Insert(t, "friends", "10.1.2.3/32 2001:db8:bad:1::/64")
+	s.Insert(t, "local", "192.0.2.1/32 2001:db8::1/128 fe80::1/128")
+	frames := s.Cases(t, `
 tcp 9.9.9.9:5 > 192.0.2.1:80          drop banned
 tcp 8.8.4.9:5 > 192.0.2.1:80          drop banned
 tcp 8.8.5.9:5 > 192.0.2.1:80          pass mine
@@ -60,16 +61,16 @@ udp 7.7.7.7:5 > 6.6.6.6:5             drop either
 udp 7.7.7.7:5 > 6.6.6.7:5             pass default
 udp 7.7.7.8:5 > 6.6.6.6:5             pass default
 `)
-	s.optimized().agree(t, frames)
+	s.Optimized().Agree(t, frames)
 }
 
 // TestDynamicExpiry has entries that died and entries that live, without anyone to remove the former.
 func TestDynamicExpiry(t *testing.T) {
 	t.Parallel()
-	s := lower(t, "sets: {bans: {dynamic: true, max: 9}}\nrules: [{name: banned, from: $bans, then: drop}]")
-	for _, x := range s.forms(t) {
+	s := subject.Lower(t, "sets: {bans: {dynamic: true, max: 9}}\nrules: [{name: banned, from: $bans, then: drop}]")
+	for _, x := range s.Forms(t) {
 		testutil.RequireRoot(t)
-		p := s.load(t, x)
+		p := s.Load(t, x)
 		memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +92,7 @@ func TestDynamicExpiry(t *testing.T) {
 			"udp 9.9.8.1:5 > 1.1.1.1:5": 0, "udp 9.8.8.1:5 > 1.1.1.1:5": 1, "udp 1.1.1.1:5 > 9.9.9.2:5": 0,
 			"udp [2001:db8::4]:5 > [2606::]:5": 0, "udp [2001:db8::5]:5 > [2606::]:5": 1,
 		} {
-			got, err := p.Ask(framesOf(t, line)[0].frame)
+			got, err := p.Ask(subject.FramesOf(t, line)[0].Frame)
 			if err != nil || got.Verdict != want {
 				t.Errorf("%s: %s: verdict %d, %v, want %d", x.Form, line, got.Verdict, err, want)
 			}
@@ -107,11 +108,11 @@ func TestFileSet(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "listed.txt"), []byte(list), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := lowerFile(t, filepath.Join(dir, "policy.yaml"), `
+	s := subject.LowerFile(t, filepath.Join(dir, "policy.yaml"), `
 sets: {listed: {file: listed.txt, max: 3}}
 rules: [{name: listed, from: $listed, then: drop}]
 `)
-	frames := s.cases(t, `
+	frames := s.Cases(t, `
 udp 192.0.2.255:5 > 1.1.1.1:5         drop listed
 udp 192.0.3.0:5 > 1.1.1.1:5           pass default
 udp 198.51.100.5:5 > 1.1.1.1:5        drop listed
@@ -119,9 +120,9 @@ udp 198.51.100.6:5 > 1.1.1.1:5        pass default
 udp [2001:db8::1]:5 > [2606::1]:5     drop listed
 udp [2606::1]:5 > [2001:db8::1]:5     pass default
 `)
-	s.optimized().agree(t, frames)
-	if len(s.notes) != 1 || !strings.HasSuffix(s.notes[0], `policy.yaml:2:8: set "listed" is 100% full: 3 of 3 entries; raise its max`) {
-		t.Errorf("notes are %q", s.notes)
+	s.Optimized().Agree(t, frames)
+	if len(s.Notes) != 1 || !strings.HasSuffix(s.Notes[0], `policy.yaml:2:8: set "listed" is 100% full: 3 of 3 entries; raise its max`) {
+		t.Errorf("notes are %q", s.Notes)
 	}
 }
 
@@ -131,13 +132,13 @@ func TestOwnAddresses(t *testing.T) {
 	const policy = "default: drop\nrules: [{name: own, to: local, then: pass}]\n"
 	lines := "udp 9.9.9.9:5 > 0.0.0.0:5  drop default\nudp [2606::9]:5 > [::]:5  drop default\n" +
 		"udp 192.0.2.1:5 > 9.9.9.9:5  drop default\nudp [2606::9]:5 > [::c000:201]:5  drop default\n"
-	none := lower(t, policy)
-	none.agree(t, none.cases(t, lines))
-	many := lower(t, policy)
+	none := subject.Lower(t, policy)
+	none.Agree(t, none.Cases(t, lines))
+	many := subject.Lower(t, policy)
 	for i := range 2 * addrs.OwnIPv4 {
-		many.insert(t, "local", fmt.Sprintf("192.0.2.%d/32 2001:db8:%d::1/128", i, i))
+		many.Insert(t, "local", fmt.Sprintf("192.0.2.%d/32 2001:db8:%d::1/128", i, i))
 		lines += fmt.Sprintf("udp 9.9.9.9:5 > 192.0.2.%d:5  pass own\nudp 9.9.9.9:5 > 192.0.3.%d:5  drop default\n", i, i) +
 			fmt.Sprintf("udp [2606::9]:5 > [2001:db8:%d::1]:5  pass own\nudp [2606::9]:5 > [2001:db8:%d::2]:5  drop default\n", i, i)
 	}
-	many.agree(t, many.cases(t, lines))
+	many.Agree(t, many.Cases(t, lines))
 }

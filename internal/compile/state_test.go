@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -103,9 +104,9 @@ tcp 8.8.8.8:5 > 1.1.1.1:81 . state=established  drop default
 func TestStates(t *testing.T) {
 	for _, test := range stateTests {
 		t.Run(test.name, func(t *testing.T) {
-			s := lower(t, test.policy)
+			s := subject.Lower(t, test.policy)
 			structural := structuralChecks(s)
-			for _, f := range s.cases(t, test.packets) {
+			for _, f := range s.Cases(t, test.packets) {
 				meansPolicy(t, s, structural, f)
 			}
 		})
@@ -131,8 +132,8 @@ func TestUntracked(t *testing.T) {
 				{Name: "c", Ports: []ir.Range{{First: 9, Last: 9}}},
 			}, Loopback: true}},
 	} {
-		s := lower(t, test.policy)
-		for what, p := range map[string]*ir.Program{"lowered": s.program, "optimized": s.optimized().program} {
+		s := subject.Lower(t, test.policy)
+		for what, p := range map[string]*ir.Program{"lowered": s.Program, "optimized": s.Optimized().Program} {
 			if diff := cmp.Diff(test.want, p.Untracked); diff != "" {
 				t.Errorf("%s\n%s (-want +got):\n%s", test.policy, what, diff)
 			}
@@ -143,29 +144,29 @@ func TestUntracked(t *testing.T) {
 // TestRandomStates is TestRandom for the keys that XDP alone cannot decide: what the policy says, what Lower makes of
 // it, and what is left after the passes must agree for packets of every state.
 func TestRandomStates(t *testing.T) {
-	_, seed := seeded(t)
+	_, seed := subject.Seeded(t)
 	policies, packets := testutil.Scaled(12, 60), testutil.Scaled(1000, 1500)
 	verdicts, counted, untracked := map[ir.Verdict]int{}, 0, 0
 	for i := range policies {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		w := &writer{Rand: r, stateful: true, tracking: true}
-		text, dynamic := w.policy(t, 1+r.IntN(40))
-		s := lower(t, text)
+		w := &subject.Writer{Rand: r, Stateful: true, Tracking: true}
+		text, dynamic := w.Policy(t, 1+r.IntN(40))
+		s := subject.Lower(t, text)
 		for _, name := range dynamic {
-			s.insert(t, name, w.members())
+			s.Insert(t, name, w.Members())
 		}
-		if s.program.Untracked.Named() {
+		if s.Program.Untracked.Named() {
 			untracked++
 		}
-		hints, optimized, structural := ruleHints(s, w), s.optimized(), structuralChecks(s)
+		hints, optimized, structural := subject.RuleHints(s, w), s.Optimized(), structuralChecks(s)
 		for range packets {
-			f := probe{frame: packet.Random(r, choose(w, hints...)), state: choose(w, packet.StateNew, uint32(r.IntN(int(packet.State.Size()))))}
-			f.name = "random " + hex.EncodeToString(f.frame[:14])
+			f := subject.Probe{Frame: packet.Random(r, subject.Choose(w, hints...)), State: subject.Choose(w, packet.StateNew, uint32(r.IntN(int(packet.State.Size()))))}
+			f.Name = "random " + hex.EncodeToString(f.Frame[:14])
 			sameMeaning(t, s, optimized, f)
 			meansPolicy(t, s, structural, f)
-			verdict, reason := s.eval(f)
+			verdict, reason := s.Eval(f)
 			verdicts[verdict]++
-			if reason.Kind == ir.ReasonRule && s.program.Rules[reason.Index].Connections != nil {
+			if reason.Kind == ir.ReasonRule && s.Program.Rules[reason.Index].Connections != nil {
 				counted++
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/subject"
 )
 
 // TestProtectionRefused has policies in which a protection cannot run where it must, and what is said of them.
@@ -30,7 +31,7 @@ untracked: [loopback, {from: 192.0.2.1}]
 services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "untracked", "`untracked` has from=192.0.2.1"},
 	} {
 		for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
-			program, _ := plan.For(lower(t, test.policy).optimized().program, target)
+			program, _ := plan.For(subject.Lower(t, test.policy).Optimized().Program, target)
 			_, err := plan.Hoist(program, target)
 			var place *plan.StageError
 			if !errors.As(err, &place) || place.Key != test.key || !strings.Contains(place.Cause, test.cause) {
@@ -42,9 +43,9 @@ services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "untracked", "`untr
 
 // TestExemptBesideProxy keeps conntrack away from other traffic than that of a protected service.
 func TestExemptBesideProxy(t *testing.T) {
-	p := lower(t, `
+	p := subject.Lower(t, `
 untracked: [loopback, multicast, {proto: ospf}, {from: 192.0.2.1, port: tcp/179}]
-services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
+services: [{name: web, port: tcp/80, syn: {mode: router}}]`).Optimized().Program
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		program, _ := plan.For(p, target)
 		if _, err := plan.Hoist(program, target); err != nil {
@@ -55,10 +56,10 @@ services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
 
 // TestForStays has a program that is for a target already, and one that needs nothing.
 func TestForStays(t *testing.T) {
-	p := lower(t, `
+	p := subject.Lower(t, `
 services:
   - {name: web, port: tcp/80, syn: {mode: router}}
-  - {name: ssh, port: tcp/22, syn: {mode: host}}`).optimized().program
+  - {name: ssh, port: tcp/22, syn: {mode: host}}`).Optimized().Program
 	if same, notes := plan.For(p, plan.TargetXDP); same != p || notes != nil {
 		t.Errorf("for XDP: %v", notes)
 	}
@@ -71,7 +72,7 @@ services:
 
 // TestBesideXDP has the table that stands behind XDP, which keeps no SYN from conntrack.
 func TestBesideXDP(t *testing.T) {
-	p := lower(t, `services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
+	p := subject.Lower(t, `services: [{name: web, port: tcp/80, syn: {mode: router}}]`).Optimized().Program
 	pl, err := plan.Hoist(p, plan.TargetXDP)
 	if err != nil || !pl.Later() {
 		t.Fatalf("nothing stands behind XDP: %v", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -119,8 +120,8 @@ func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
 // load puts what a policy has in netfilter into the gateway, and returns what takes it out again.
 func (g *gateway) load(target plan.Target, policy string) (remove func()) {
 	g.Helper()
-	s := lower(g.T, policy)
-	pl, err := plan.Hoist(s.program, target)
+	s := subject.Lower(g.T, policy)
+	pl, err := plan.Hoist(s.Program, target)
 	if err != nil {
 		g.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func (g *gateway) load(target plan.Target, policy string) (remove func()) {
 	}
 	err = g.host.Do(func() error {
 		for _, l := range append(rules.loads, load{[]string{"nft", "-f", "-"}, foreign}) {
-			l.run(g.T, s.policy)
+			l.run(g.T, s.Policy)
 		}
 		return nil
 	})
@@ -140,7 +141,7 @@ func (g *gateway) load(target plan.Target, policy string) (remove func()) {
 	return func() {
 		g.host.Do(func() error {
 			for _, l := range append(rules.undo, load{[]string{"nft", "-f", "-"}, "delete table inet other"}) {
-				l.run(g.T, s.policy)
+				l.run(g.T, s.Policy)
 			}
 			return nil
 		})

@@ -1,0 +1,230 @@
+package nftables_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"testing"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/compile/nftables"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestNftCounts has random policies that are decided at ingress count random packets from a wire: each counter must have
+// what Eval says, less the packets that the compiler says it cannot tell.
+func TestNftCounts(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := subject.NewWire(t)
+	_, seed := subject.Seeded(t)
+	policies, counted := testutil.Scaled(20, 1000), 0
+	for i := range policies {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		text, dynamic, write := subject.RandomPolicy(t, r, 1+r.IntN(6))
+		s := subject.Lower(t, text).Optimized()
+		for _, name := range dynamic {
+			s.Insert(t, name, write.Members())
+		}
+		s.Program.Checks = s.Program.Checks.Without(packet.OwnSource)
+		for i := range s.Program.Rules {
+			if rule := &s.Program.Rules[i]; rule.Verdict == ir.Drop && r.IntN(3) == 0 {
+				rule.Verdict = ir.Reject
+			}
+		}
+		x, err := atIngress(s.Program)
+		if err != nil || x == nil {
+			continue
+		}
+		subject.Nft(t, x.Script+elements(s, x), "-f", "-")
+		hints := subject.RuleHints(s, write)
+		var frames [][]byte
+		for range 400 {
+			h := hints[r.IntN(len(hints))]
+			if frame := packet.Random(r, h); told(s, x, frame) && w.Send(frame) {
+				frames = append(frames, frame)
+			}
+		}
+		counted += len(frames)
+		sameCounters(t, w, fmt.Sprintf("policy %d", i), s, x, frames)
+		subject.Nft(t, "", "delete", "table", "inet", x.Table)
+	}
+	t.Logf("%d packets", counted)
+	if counted < policies*20 {
+		t.Errorf("only %d packets", counted)
+	}
+}
+
+// TestNftChecks has each check alone count the packets of checkTests.
+func TestNftChecks(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := subject.NewWire(t)
+	for check := range packet.NumChecks {
+		s := subject.Lower(t, "checks: {profile: off, "+check.String()+": on}")
+		x, err := atIngress(s.Program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x == nil || x.Checks[check] == "" || check == packet.VLANDepth {
+			continue // own-source, those that nft does not do, and what has a table of its own (test/traffic)
+		}
+		subject.Nft(t, x.Script, "-f", "-")
+		var frames [][]byte
+		for _, f := range subject.FramesOf(t, subject.CheckTests[check].Fail+subject.CheckTests[check].Pass) {
+			if told(s, x, f.Frame) && w.Send(f.Frame) {
+				frames = append(frames, f.Frame)
+			}
+		}
+		if len(frames) == 0 {
+			t.Errorf("%s: no packets", check)
+		}
+		sameCounters(t, w, check.String(), s, x, frames)
+		subject.Nft(t, "", "delete", "table", "inet", x.Table)
+	}
+}
+
+// TestNftOwnSource has a rule that rejects, and packets that pretend to be this host's: the check drops them, unanswered.
+func TestNftOwnSource(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := subject.NewWire(t)
+	if out, err := exec.Command("ip", "addr", "add", "192.0.2.1/24", "dev", "eth0").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s := subject.Lower(t, "checks: {profile: off, own-source: on}\nrules: [{name: closed, port: tcp/25, then: reject}]")
+	s.Insert(t, "local", "192.0.2.1/32")
+	x, err := subject.ToNftables(s.Program, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject.Nft(t, x.Script, "-f", "-")
+	var frames [][]byte
+	for _, f := range subject.FramesOf(t, `
+tcp 192.0.2.1:5 > 192.0.2.1:25 S
+tcp 192.0.2.9:5 > 192.0.2.1:25 S
+tcp 192.0.2.1:5 > 192.0.2.1:26 S
+tcp 192.0.2.9:5 > 192.0.2.1:26 S
+`) {
+		if w.Send(f.Frame) {
+			frames = append(frames, f.Frame)
+		}
+	}
+	if len(frames) != 4 {
+		t.Errorf("%d frames, want 4", len(frames))
+	}
+	sameCounters(t, w, "own-source", s, x, frames)
+}
+
+// atIngress is the table of a program, nil when it is not all decided at ingress.
+func atIngress(p *ir.Program) (*nftables.Ruleset, error) {
+	pl, err := plan.Hoist(p, plan.TargetNftables)
+	if err != nil || len(pl.At(plan.StageIngress)) < len(p.Rules) || pl.Default.Stage != plan.StageIngress {
+		return nil, err
+	}
+	return nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
+}
+
+// elements are the commands that fill the dynamic sets.
+func elements(s *subject.Subject, x *nftables.Ruleset) (commands string) {
+	for i, prefixes := range s.Members {
+		var b netipx.IPSetBuilder
+		for _, p := range prefixes {
+			b.AddPrefix(p)
+		}
+		set, _ := b.IPSet()
+		for _, p := range set.Prefixes() {
+			names := x.Sets[i]
+			name := map[bool]string{true: names.Nets4, false: names.Nets6}[p.Addr().Is4()]
+			text := p.String()
+			if p.IsSingleIP() {
+				name = map[bool]string{true: names.V4, false: names.V6}[p.Addr().Is4()]
+				text = p.Addr().String()
+			}
+			if name != "" {
+				commands += fmt.Sprintf("add element inet %s %s { %s }\n", x.Table, name, text)
+			}
+		}
+	}
+	return commands
+}
+
+// told reports whether the compiler promises that a frame gets its verdict and reason: ToNftables and Left say what not.
+func told(s *subject.Subject, x *nftables.Ruleset, frame []byte) bool {
+	pkt := packet.Decode(frame)
+	if pkt.Kind != packet.IP || len(frame) > 1514 || twoTags(frame) {
+		return false
+	}
+	broken := []packet.Check{packet.Truncated, packet.TinyFragment, packet.ExtHeaders, packet.ExtOrder}
+	for _, l := range x.Left {
+		broken = append(broken, l.Check)
+		if l.Check == packet.SYNNoMSS {
+			broken = append(broken, packet.TCPHeader, packet.TCPOptions)
+		}
+	}
+	for _, c := range broken {
+		if pkt.Failed.Has(c) {
+			return false
+		}
+	}
+	if subject.AsksFor(s.Program, packet.MSS) && (pkt.Failed.Has(packet.TCPHeader) || subject.OddOptions(&pkt)) {
+		return false
+	}
+	later := pkt.Value[packet.Fragment] == packet.FragmentLater
+	return !(later && subject.IsExtension(pkt.Value[packet.Proto])) && !subject.Authenticated(frame)
+}
+
+func twoTags(frame []byte) bool {
+	tag := func(at int) bool {
+		return len(frame) >= at+2 && (frame[at] == 0x81 && frame[at+1] == 0 || frame[at] == 0x88 && frame[at+1] == 0xa8)
+	}
+	return tag(12) && tag(16)
+}
+
+// sameCounters holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
+// again to find the first that does.
+func sameCounters(t *testing.T, w *subject.Wire, what string, s *subject.Subject, x *nftables.Ruleset, frames [][]byte) {
+	t.Helper()
+	want := map[string]uint64{}
+	for _, f := range frames {
+		want[counterOf(s, x, f)]++
+	}
+	delete(want, "") // a default that is not counted
+	got := subject.Settled(t, x.Table, int(subject.Sum(want)))
+	if maps.Equal(got, want) {
+		return
+	}
+	t.Errorf("%s: counters %v, want %v", what, got, want)
+	for _, f := range frames {
+		before, name := got, counterOf(s, x, f)
+		w.Send(f)
+		got = subject.Settled(t, x.Table, int(subject.Sum(before))+1)
+		if name != "" && got[name] != before[name]+1 || name == "" && !maps.Equal(got, before) {
+			t.Fatalf("%x\n%+v\nwanted %s, counters %v\nbefore %v\n%s\n%s", f, packet.Decode(f), name, got, before, s.Program, x.Script)
+		}
+	}
+}
+
+// counterOf names the counter of the reason that Eval gives.
+func counterOf(s *subject.Subject, x *nftables.Ruleset, frame []byte) string {
+	pkt := packet.Decode(frame)
+	switch _, reason := s.Program.Eval(&pkt, ir.World{Member: s.Has}); reason.Kind {
+	case ir.ReasonCheck:
+		return x.Checks[packet.Check(reason.Index)]
+	case ir.ReasonRule:
+		return x.Rules[reason.Index]
+	}
+	return x.Default
+}

@@ -1,0 +1,195 @@
+package xdp_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// mayNotAsk has no CPU ask the kernel any more about packets of no connection: only the entry refuses these then.
+func (s *shield) mayNotAsk() {
+	s.t.Helper()
+	next := make([]uint64, ebpf.MustPossibleCPU())
+	for i := range next {
+		next[i] = math.MaxUint64
+	}
+	if err := s.Map("askers").Put(uint32(image.AskStranger), next); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ruled is how many packets and bytes the rule has counted.
+func (s *shield) ruled() (sum image.Counter) {
+	s.t.Helper()
+	var perCPU []image.Counter
+	if err := s.Map(image.Counters).Lookup(uint32(image.SlotRules), &perCPU); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range perCPU {
+		sum.Packets += c.Packets
+		sum.Bytes += c.Bytes
+	}
+	return sum
+}
+
+// both gives the program a packet as from the wire and as a question that general() decides. Both must do the same, and count the same.
+func (s *shield) both(want uint32, counted, line string) {
+	s.t.Helper()
+	frame := subject.FramesOf(s.t, line)[0].Frame
+	before := s.ruled()
+	for _, s.wire = range []bool{true, false} {
+		s.expect(fmt.Sprintf("%s, wire %t", line, s.wire), counted, func() {
+			if action, _ := s.send(frame); action != want {
+				s.t.Errorf("%s, wire %t: XDP action %d, want %d", line, s.wire, action, want)
+			}
+		})
+		after := s.ruled()
+		if after.Packets != before.Packets+1 || after.Bytes != before.Bytes+uint64(len(frame)) {
+			s.t.Errorf("%s, wire %t: the rule went from %v to %v, want one packet of %d bytes more", line, s.wire, before, after, len(frame))
+		}
+		before = after
+	}
+}
+
+// TestEntrySegments has the generated entry and general() judge segments of no connection, all that a cookie answers for changed in
+// turn, and of connections.
+func TestEntrySegments(t *testing.T) {
+	const port = 4000
+	defer testutil.OnOneCPU(t)()
+	for tag, vlan := range []string{"", " vlan=10"} {
+		kind := 0
+		cookies(func(r route, o syn) {
+			if kind++; kind/2%2 != tag && !testutil.Long() { // each route and each kind of options with a tag and without
+				return
+			}
+			s := loadShield(t, protecting(always()))
+			s.now = clock(t, unix.CLOCK_MONOTONIC) // as without a question
+			s.wire = true
+			a := s.begin(r, o, port)
+			s.wire = false
+			late := s.begin(r, o, port+1000)
+			s.mayNotAsk()
+			for bit := 0; bit < 32; bit += 5 {
+				for _, f := range forged(a, bit) {
+					s.both(xdpDrop, "invalid 1", f.String()+vlan)
+				}
+			}
+			stray := strings.Split(a.String(), " . ")[0]
+			s.both(xdpTX, "answered 1", stray+" S tcpopts="+o.options()+vlan)
+			s.both(xdpTX, "answered 1", stray+" S"+vlan)
+			for _, shape := range []string{"P. tcpopts=mss:1460", ". doff=15", ". len=1500", "FP.", "R", "S.", "none"} {
+				s.both(xdpDrop, "invalid 1", stray+" "+shape+vlan)
+			}
+			for i, f := range []ack{a, late} { // proved by either path, and open for both from then on
+				s.wire = i == 0
+				s.must(xdpPass, "proved 1", "%s%s", f, vlan)
+				s.both(xdpPass, "", f.String()+vlan)
+				s.both(xdpPass, "", strings.Split(f.String(), " . ")[0]+" P. len=900"+vlan)
+			}
+		})
+	}
+}
+
+// TestEntryNotes has cookies come back from the wire when the note of them is old, or lost: without one the entry refuses what has no
+// flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
+func TestEntryNotes(t *testing.T) {
+	const ever = image.SentEver
+	defer testutil.OnOneCPU(t)()
+	for _, r := range []route{routes[0], routes[3]} {
+		s := loadShield(t, protecting(always()))
+		s.now = clock(t, unix.CLOCK_MONOTONIC)
+		s.wire = true
+		slot := byte(s.now / slotTime) // or the next, at the end of the test: no row depends on it
+		for i, row := range []struct {
+			note  byte
+			known bool
+		}{
+			{ever | slot, true}, {ever | (slot - 1), true}, {ever | (slot - 3), false}, {ever | (slot + 3), false},
+			{ever | (slot - 100), false}, {0, false},
+		} {
+			a := s.begin(r, linux, uint16(4000+i))
+			s.mayNotAsk()
+			forged := with(a, func(f *ack) { f.ack++ })
+			s.edit(image.CookiesSent, func(notes []byte) {
+				for i := range notes {
+					notes[i] = row.note
+				}
+			})
+			s.must(xdpDrop, "invalid 1", "%s", forged)
+			if row.known {
+				s.must(xdpPass, "proved 1", "%s", a)
+			} else {
+				s.must(xdpDrop, "invalid 1", "%s", a)
+			}
+		}
+	}
+}
+
+// TestEntryRests checks that the entry refuses nothing while cookies are off, or rest: for the only protection, and for the second of two.
+func TestEntryRests(t *testing.T) {
+	const stray = "tcp 198.51.100.7:4000 > 192.0.2.1:80 ."
+	for _, row := range []struct {
+		name string
+		at   int // in struct protection_state
+		for_ time.Duration
+		want uint32
+	}{
+		{"cookies end", 0, -time.Second, xdpPass}, {"cookies go on", 0, 10 * time.Second, xdpDrop}, {"the kernel refuses", 8, time.Minute, xdpPass},
+	} {
+		for before := range 2 {
+			program := automatic()
+			for range before {
+				program.Protections = append([]ir.Protection{{Service: "other", Always: true, Start: -1, Stop: -1}}, program.Protections...)
+				program.Rules[0].Protect++
+			}
+			s := loadShield(t, program)
+			for i := range s.slots {
+				s.slots[i] += uint32(before) * uint32(ir.NumOutcomes)
+			}
+			s.mayNotAsk()
+			s.now = clock(t, unix.CLOCK_MONOTONIC)
+			s.edit(image.ProtectionStates, func(states []byte) {
+				state := states[before*image.ProtectionStateSize:]
+				binary.NativeEndian.PutUint64(state[row.at:], uint64(s.now+row.for_))
+			})
+			counted := fmt.Sprint(ir.AckInvalid, " 1")
+			if row.want == xdpPass {
+				counted = ""
+			}
+			s.both(row.want, counted, stray)
+		}
+	}
+}
+
+// TestEntryLimited has a limit before a protection: the entry decides both, and charges a packet once.
+func TestEntryLimited(t *testing.T) {
+	const burst, packets = 20, 30
+	program := protecting(always(), ir.Limit{Rule: "limit", Src: &ir.Prefixes{V4: 32, V6: 128}, Rate: 1, Per: day, Burst: burst, Max: 100})
+	program.Rules = append([]ir.Rule{{Name: "limit", Verdict: ir.Drop, Over: []int{0}}}, program.Rules...)
+	s := loadShield(t, program)
+	for _, s.wire = range []bool{true, false} {
+		for _, r := range []route{routes[0], routes[3]} {
+			answered := 0
+			for i := range packets {
+				line := fmt.Sprintf("tcp %s > %s S", address(r.client, uint16(4000+i)), address(r.server, 80))
+				if action, _ := s.sendLine("%s", line); action == xdpTX {
+					answered++
+				}
+			}
+			if want := map[bool]int{true: burst, false: 0}[s.wire]; answered != want { // general() finds the limit used up
+				t.Errorf("%s, wire %t: %d of %d SYNs are answered, want %d", r.client, s.wire, answered, packets, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package xdp_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// What the verifier of Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth): the frames of a chain of calls, each
+// rounded up to 32 bytes, have 512 bytes together. Newer kernels round to 16 bytes where the JIT compiler asks for it.
+const (
+	mostStack  = 512
+	roundStack = 32
+)
+
+// A stackFunction is what the stack of a chain of calls depends on.
+type stackFunction struct {
+	name  string
+	bytes int // of the frame, as the verifier has them in struct bpf_subprog_info
+	calls []string
+}
+
+// stackFunctions are the functions of a program in their order. Dead code counts: the verifier looks at the stack before it
+// removes dead code.
+func stackFunctions(insns asm.Instructions) []*stackFunction {
+	var functions []*stackFunction
+	var lowest map[asm.Register]int // registers that point into the frame, and how far below its end
+	for i := range insns {
+		in := &insns[i]
+		if btf.FuncMetadata(in) != nil || i == 0 {
+			functions = append(functions, &stackFunction{name: in.Symbol()})
+			lowest = map[asm.Register]int{}
+		}
+		f := functions[len(functions)-1]
+		f.bytes = max(f.bytes, stackUse(in, lowest))
+		if to := in.Reference(); in.IsFunctionReference() && !slices.Contains(f.calls, to) {
+			f.calls = append(f.calls, to)
+		}
+	}
+	return functions
+}
+
+// stackUse is how far below the end of the frame an instruction reaches, with a load, a store, or the address of a variable.
+func stackUse(in *asm.Instruction, pointers map[asm.Register]int) int {
+	op := in.OpCode
+	switch class := op.Class(); {
+	case class.IsStore() && in.Dst == asm.RFP, class == asm.LdXClass && in.Src == asm.RFP:
+		return -int(in.Offset)
+	case class == asm.ALU64Class && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource && in.Src == asm.RFP:
+		pointers[in.Dst] = 0
+	case class == asm.ALU64Class && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource:
+		if _, ok := pointers[in.Dst]; ok {
+			pointers[in.Dst] -= int(in.Constant)
+			return pointers[in.Dst]
+		}
+	case class.IsALU() || class.IsLoad():
+		delete(pointers, in.Dst)
+	}
+	return 0
+}
+
+// deepest is the chain of calls from a function on that takes the most stack, in words, and how much it takes.
+func deepest(functions []*stackFunction, name string) (bytes int, chain string) {
+	f := functions[slices.IndexFunc(functions, func(f *stackFunction) bool { return f.name == name })]
+	for _, callee := range f.calls {
+		if below, through := deepest(functions, callee); below > bytes {
+			bytes, chain = below, " > "+through
+		}
+	}
+	return bytes + (max(f.bytes, 1)+roundStack-1)/roundStack*roundStack, fmt.Sprintf("%s %d%s", name, f.bytes, chain)
+}
+
+// stackPolicies are policies whose programs have every function that programs can have, with many rules and with few.
+var stackPolicies = map[string]string{
+	"every key": largest(subject.AllChecks(), 8, 7, 600) + `  - {name: any, port: udp/53, dns: {type: [ANY], name: [evil.example]}, then: truncate}
+  - {name: text, proto: udp, payload: {contains: "evil.example"}, sample: 1/10, then: drop}
+  - {name: place, proto: udp, payload: {at: {offset: 4, bytes: "|0a 0b|"}}, then: drop}
+  - {name: small, proto: tcp, mss: 0-535, then: drop}
+  - {name: net, port: tcp/25, over: {rate: 1000/s, per: from/16, ban: {for: 10m, set: d0}}, then: drop}
+services:
+  - {name: dns, port: [udp/53, tcp/53], guard: dns}
+`,
+	"no rule": "default: drop",
+	"usual": `default: drop
+checks: strict
+sets:
+  office: [203.0.113.0/24]
+  bans: {dynamic: true, max: 1000}
+rules:
+  - {name: banned, from: $bans, then: drop}
+  - {name: rate, port: tcp/53, over: {rate: 100/s, per: from/24}, then: drop}
+services: [{name: ssh, port: tcp/22, from: $office}]`,
+}
+
+// A stackCase is a form of program: the policy, how its services are protected, and how its rules are written.
+type stackCase struct {
+	policy string
+	method ir.CookieMethod // 0: there is no protection
+	always bool
+	form   xdpgen.Form
+}
+
+func (c stackCase) String() string {
+	method := [...]string{"unprotected", "host", "listener", "router"}[c.method]
+	return fmt.Sprintf("%s, %s, always=%t, %s", c.policy, method, c.always, c.form)
+}
+
+func stackCases() (cases []stackCase) {
+	for _, policy := range []string{"every key", "no rule", "usual"} {
+		for _, method := range []ir.CookieMethod{0, ir.MethodHost, ir.MethodListener, ir.MethodRouter} {
+			for _, form := range []xdpgen.Form{xdpgen.Straight, xdpgen.Tables} {
+				cases = append(cases, stackCase{policy, method, false, form})
+				if method != 0 {
+					cases = append(cases, stackCase{policy, method, true, form})
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// TestStackDepth checks, without a kernel, that no chain of calls takes more stack than the oldest supported kernel allows: in
+// every form of program, and in the programs beside XDP's.
+func TestStackDepth(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range stackCases() {
+		for program, p := range c.spec(t).Programs {
+			functions := stackFunctions(p.Instructions)
+			bytes, chain := deepest(functions, functions[0].name)
+			for _, f := range functions {
+				seen[f.name] = true
+			}
+			if bytes > mostStack {
+				t.Errorf("%s: %s: a chain of calls takes %d bytes of stack, want at most %d: %s", c, program, bytes, mostStack, chain)
+			}
+		}
+	}
+	for _, p := range image.Load().Programs {
+		for _, f := range stackFunctions(p.Instructions) {
+			if !seen[f.name] && !slices.Contains(leaves, f.name) {
+				t.Errorf("no program of these policies has the function %s", f.name)
+			}
+		}
+	}
+}
+
+// leaves are functions that call none and that only entries call, as class4, but that no policy of the test has.
+var leaves = []string{"class4_of_host"} // of lists with so many hosts that a filter is asked before
+
+// stackReport is what the verifier says of a program: the frame of each function, in their order.
+var stackReport = regexp.MustCompile(`stack depth ([0-9+]+)`)
+
+// TestStackDepthAgrees compares the frames that TestStackDepth sees with those that the verifier of this kernel found. The verifier
+// does not see what no packet can reach, so it may find less.
+func TestStackDepthAgrees(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, c := range []stackCase{{"usual", ir.MethodHost, true, xdpgen.Straight}, {"usual", ir.MethodRouter, false, xdpgen.Tables}} {
+		spec := c.spec(t)
+		for _, m := range spec.Maps {
+			m.Pinning = ebpf.PinNone
+		}
+		objects, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer objects.Close()
+		for name, p := range objects.Programs {
+			compareStack(t, p, stackFunctions(spec.Programs[name].Instructions))
+		}
+	}
+}
+
+// compareStack compares the frames of a loaded program's functions with those of the same names.
+func compareStack(t *testing.T, p *ebpf.Program, functions []*stackFunction) {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := info.FuncInfos() // those that the kernel has not removed, in the order of the report
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := stackReport.FindStringSubmatch(p.VerifierLog)
+	if said == nil {
+		t.Fatalf("the verifier reports no stack depth: %s", p.VerifierLog)
+	}
+	for i, text := range strings.Split(said[1], "+") {
+		bytes, err := strconv.Atoi(text)
+		at := slices.IndexFunc(functions, func(f *stackFunction) bool { return f.name == kept[i].Func.Name })
+		if err != nil || at < 0 || (functions[at].bytes+7)&^7 < bytes {
+			t.Errorf("%s: %+v, the verifier says %s bytes of stack", kept[i].Func.Name, functions[max(at, 0)], text)
+		}
+	}
+}
+
+func (c stackCase) spec(t *testing.T) *ebpf.CollectionSpec {
+	t.Helper()
+	spec, err := c.generate(t).Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// generate compiles the program, with 20 protected services if any, and with samples of its traffic.
+func (c stackCase) generate(t *testing.T) *xdpgen.Program {
+	t.Helper()
+	s := subject.Lower(t, stackPolicies[c.policy])
+	s.Program.SampleTraffic = 1000
+	for i := range s.Program.Guards {
+		s.Program.Guards[i].Secrets = make([][16]byte, 1)
+	}
+	var by []ir.Handshake
+	if c.method != 0 {
+		protect(s.Program)
+		for i := range s.Program.Protections {
+			s.Program.Protections[i].Always = c.always
+		}
+		by = slices.Repeat([]ir.Handshake{{Method: c.method}}, len(s.Program.Protections))
+	}
+	x, err := xdpgen.Generate(s.Program, xdpgen.Options{Form: c.form, Protect: by, QuestionKey: subject.QuestionKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}

@@ -1,0 +1,86 @@
+package subject
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// RandomlyPlaced is a program with placements, of rules only such as can serve them.
+func RandomlyPlaced(r *rand.Rand, p *ir.Program, target plan.Target) *ir.Program {
+	out := *p
+	out.Rules = slices.Clone(p.Rules)
+	any := func() ir.Placement {
+		words := []ir.Placement{"", ir.PlaceAuto, ir.PlaceEarliest}
+		for _, s := range StagesOf[target] {
+			words = append(words, ir.Placement(s))
+		}
+		return words[r.IntN(len(words))]
+	}
+	if r.IntN(2) == 0 {
+		out.Placement = any()
+	}
+	for i := range out.Rules {
+		alone := ir.Program{Sets: p.Sets, Names: p.Names, Limits: p.Limits, Checks: p.Checks, Protections: p.Protections, Rules: []ir.Rule{out.Rules[i]}}
+		alone.Rules[0].Placement = any()
+		if _, err := plan.Hoist(&alone, target); err == nil {
+			out.Rules[i].Placement = alone.Rules[0].Placement
+		}
+	}
+	return &out
+}
+
+// StagesOf are the stages of each target, in the order in which a packet comes to them.
+var StagesOf = map[plan.Target][]plan.Stage{
+	plan.TargetXDP:      {plan.StageXDP, plan.StageIngress, plan.StageRaw, plan.StageFilter},
+	plan.TargetNftables: {plan.StageIngress, plan.StageRaw, plan.StageFilter},
+	plan.TargetIptables: {plan.StageRaw, plan.StageFilter},
+}
+
+// StatefulSubject is a random policy without checks, some of whose rules ask for a state, payload or limits, or reject or
+// only observe.
+func StatefulSubject(t *testing.T, r *rand.Rand, rules int) *Subject {
+	w := &Writer{Rand: r, Payload: r.IntN(3) == 0}
+	text, dynamic := w.Policy(t, rules)
+	s := Lower(t, text)
+	for _, name := range dynamic {
+		s.Insert(t, name, w.Members())
+	}
+	if s.HasLocal() {
+		s.Insert(t, "local", w.Members())
+	}
+	s.Program.Checks = 0
+	for i := range s.Program.Rules {
+		rule := &s.Program.Rules[i]
+		if r.IntN(4) == 0 {
+			first := uint32(r.IntN(int(packet.State.Size())))
+			last := first + uint32(r.IntN(int(packet.State.Size()-first)))
+			rule.Match = append(rule.Match, ir.Match{Field: packet.State, Values: []ir.Range{{First: first, Last: last}}})
+		}
+		if rule.Verdict == ir.Drop && r.IntN(4) == 0 {
+			rule.Verdict = ir.Reject
+		}
+		if r.IntN(12) == 0 {
+			s.limit(rule, 1+r.IntN(2))
+		}
+		if r.IntN(12) == 0 {
+			rule.Observe = true
+		}
+	}
+	return s
+}
+
+// limit gives a rule some limits.
+func (s *Subject) limit(rule *ir.Rule, layers int) {
+	for i := range layers {
+		rule.Over = append(rule.Over, len(s.Program.Limits))
+		s.Program.Limits = append(s.Program.Limits, ir.Limit{
+			Rule: rule.Name, Rate: 10, Per: time.Second, Burst: 10, Src: &ir.Prefixes{V4: 32 - 8*i, V6: 64 - 8*i}, Max: 1000,
+		})
+	}
+}
