@@ -69,6 +69,9 @@ func Inside(t *testing.T) bool {
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	killUser(uid)
+	if p := cmd.ProcessState; p != nil { // scripts/test says which tests have most
+		t.Logf("CPU: %.2f s user, %.2f s system", p.UserTime().Seconds(), p.SystemTime().Seconds())
+	}
 	if err != nil {
 		t.Errorf("inside of its namespaces: %v\n%s", err, out)
 	} else {
