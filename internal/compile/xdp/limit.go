@@ -170,6 +170,18 @@ func drawLimitKeys() (k limitKeys, err error) {
 	return k, nil
 }
 
+// LimitKeys are the keys by which a program finds prefixes in the tables of its limits; not ok without limits.
+func (x *Program) LimitKeys() (sums [8]uint32, mix [2]uint64, ok bool) {
+	sums, ok = x.Constants["limit_keys"].([8]uint32)
+	mix, _ = x.Constants["limit_mix"].([2]uint64)
+	return sums, mix, ok
+}
+
+// UseLimitKeys has a program find prefixes by the keys of one whose tables it takes over.
+func (x *Program) UseLimitKeys(sums [8]uint32, mix [2]uint64) {
+	x.Constants["limit_keys"], x.Constants["limit_mix"] = sums, mix
+}
+
 // part is the component with the records of the limits, and their tables, empty.
 func (l *limits) part() component {
 	if len(l.infos) == 0 {

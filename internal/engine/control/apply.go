@@ -78,7 +78,7 @@ type AppliedDevice struct {
 // says why; at no moment is a device that was filtered unfiltered.
 //
 // The steps: what this host is (facts), the policy lowered for it, the lock, what commands that died have left, and then
-// the transaction (transaction.go) for the target that is asked for, or for one after the other until one is possible.
+// the steps of the transaction (steps.go) for the target that is asked for, or for one after the other until one is possible.
 func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) (*Applied, error) {
 	start := time.Now()
 	host, err := facts.Discover(ctx, p, o.Devices)

@@ -65,15 +65,15 @@ type setChange struct {
 
 // changeSet changes a set of every generation that runs or may run again, under the lock.
 func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
-	err = in.change(ctx, func(l *live) error {
+	err = in.change(ctx, func(t *transaction) error {
 		var o ban.Outcome
 		// The generation in force comes last, and its answer counts: others may lack the set, or the entries.
-		for _, g := range l.All() {
-			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.Generations[0] {
+		for _, g := range t.live.All() {
+			if fill, o, err = changeIn(ctx, t.live, g, name, c.do); err != nil && g == t.now {
 				return err
 			}
 		}
-		fill.Unsaved = in.keepChange(ctx, l, fill.Set, c, o)
+		fill.Unsaved = in.keepChange(ctx, t.live, fill.Set, c, o)
 		if o.Refused != nil {
 			return o.Refused
 		}
@@ -82,7 +82,7 @@ func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fil
 	return fill, err
 }
 
-func (l *live) changeIn(ctx context.Context, g *generation.Generation, name string, do func(ban.Set) (ban.Outcome, error)) (fill Fill, first ban.Outcome, err error) {
+func changeIn(ctx context.Context, l *generation.Live, g *generation.Generation, name string, do func(ban.Set) (ban.Outcome, error)) (fill Fill, first ban.Outcome, err error) {
 	e, err := ban.Named(g.Manifest, name)
 	if err != nil {
 		return fill, first, err

@@ -13,16 +13,16 @@ import (
 
 // keepConnections adds the connections of the kernel to the new program's flow table, and copies the state of protections. The table of the
 // generation before is shared already.
-func (l *loaded) keepConnections(context.Context) error {
-	if len(l.found) == 0 {
+func (t *transaction) keepConnections(context.Context) error {
+	if len(t.found) == 0 {
 		return nil
 	}
-	if l.running.generation != nil {
-		if err := l.program.CarryStates(l.running.inherits.States, l.manifest.Staying(l.running.generation.Manifest)); err != nil {
+	if t.now != nil {
+		if err := t.program.CarryStates(t.inherits.States, t.manifest.Staying(t.now.Manifest)); err != nil {
 			return err
 		}
 	}
-	return know(l.program.Flows, l.manifest)
+	return know(t.program.Flows, t.manifest)
 }
 
 // know adds the connections of the kernel to a flow table: that of a new program, or of a generation that is returned to.
@@ -35,13 +35,13 @@ func know(open func() (*datapath.Table, error), m *manifest.Manifest) error {
 	return flows.Learn(m.Protects)
 }
 
-// rejoin adds the connections that were made since to a generation that is returned to. Otherwise a packet would have to ask for each of
+// rejoinNext adds the connections that were made since to a generation that is returned to. Otherwise a packet would have to ask for each of
 // them, which an ACK flood can delay. So an error does not prevent the return.
-func rejoin(g *generation.Generation) error {
-	if g == nil || g.Program == nil {
-		return nil
+func (t *transaction) rejoinNext(context.Context) error {
+	if t.toProgram() {
+		t.late = append(t.late, know(t.next.Program.Flows, t.next.Manifest))
 	}
-	return know(g.Program.Flows, g.Manifest)
+	return nil
 }
 
 // A handshake with a cookie ends within a roundTrip, except for losses. Protections that end rest for longer than that: they answer no SYN
@@ -50,6 +50,9 @@ const (
 	roundTrip = time.Second
 	Resting   = 5 * time.Second
 )
+
+// windDown winds down what runs for what is to run.
+func (t *transaction) windDown(ctx context.Context) error { return windDown(ctx, t.now, t.manifest) }
 
 // windDown stops the protections of a generation that the next one lacks (nil: it has none) from answering SYNs, and waits for the cookies
 // that were sent: after the change no program could check them.
@@ -83,8 +86,8 @@ func windDown(ctx context.Context, g *generation.Generation, next *manifest.Mani
 // RotateKeys draws a new key for the cookies of the policy that runs, and reports whether it did. Cookies that were sent remain valid. It
 // is no error if nothing is loaded.
 func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
-	err = in.change(ctx, func(l *live) (err error) {
-		rotated, err = l.State.RotateKeys()
+	err = in.change(ctx, func(t *transaction) (err error) {
+		rotated, err = t.state.RotateKeys()
 		return err
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {

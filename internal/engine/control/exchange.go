@@ -49,93 +49,113 @@ func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchan
 		return nil, err
 	}
 	next, errRead := lists.Changed(in.Feeds, g.Manifest, all)
-	x := &exchange{of: g, Change: next}
+	var held error // says which sets stay as they are
 	if len(next.Content) > 0 {
-		err = in.change(ctx, func(l *live) error { return x.run(context.WithoutCancel(ctx), l) })
+		err = in.change(ctx, func(t *transaction) error {
+			t.of, t.lists = g, next
+			err := t.exchange(context.WithoutCancel(ctx))
+			held = t.held
+			return err
+		})
 	}
 	if err != nil {
 		return nil, errors.Join(err, errRead)
 	}
-	return next.Done, errors.Join(errRead, x.held)
+	return next.Done, errors.Join(errRead, held)
 }
 
-// exchange is a change of the contents of sets of a generation.
-type exchange struct {
-	of *generation.Generation
-	*lists.Change
-	held error // says which sets stay as they are
-}
-
-// run loads the contents into the kernel, if the generation that they were read for still runs: first into netfilter, in one transaction,
-// then into XDP. If the process dies in between, or XDP refuses, the manifest still has the old contents, and the next exchange completes
-// the change.
-func (x *exchange) run(ctx context.Context, l *live) error {
-	if l.Trial != nil || len(l.Generations) != 1 || l.Generations[0].Number != x.of.Number ||
-		l.Generations[0].Manifest.Source != x.of.Manifest.Source {
-		return ErrChanged
-	}
-	x.of = l.Generations[0]
-	c, err := readSource(l.State, x.of)
-	if err == nil && c == nil {
+// readCompiled reads what the policy that runs was compiled from. A program of another version is an error here, so that netfilter stays as
+// it is, too.
+func (t *transaction) readCompiled(context.Context) (err error) {
+	t.compiled, err = readSource(t.state, t.now)
+	if err == nil && t.compiled == nil {
 		err = errors.New("what the policy was compiled from is not kept: apply it again")
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.now.Foreign()
 	}
-	if err := x.of.Foreign(); err != nil { // here, so that netfilter stays as it is, too
-		return err
-	}
-	if x.held = x.Hold(x.of.Manifest, c.Program); len(x.Content) == 0 {
+	return err
+}
+
+// changeLists says what the policy is to be, but for sets that are held.
+func (t *transaction) changeLists(context.Context) (err error) {
+	m := *t.now.Manifest
+	t.manifest = &m
+	if t.held = t.lists.Hold(&m, t.compiled.Program); len(t.lists.Content) == 0 {
 		return nil
 	}
-	c = c.with(x.Applied(c.Program))
-	if err := x.netfilter(ctx, l, c); err != nil {
-		return err
-	}
-	m := *x.of.Manifest
-	m.Live, m.Sets = x.Next, slices.Clone(m.Sets)
+	t.was, t.compiled = t.compiled, t.compiled.with(t.lists.Applied(t.compiled.Program))
+	m.Live, m.Sets = t.lists.Next, slices.Clone(m.Sets)
 	for i := range m.Sets {
 		if l := m.LiveOf(m.Sets[i].Name); l != nil {
 			m.Sets[i].Entries = l.Entries
 		}
 	}
-	var source []byte
-	if m.Source, source, err = sourceOf(c, c.found); err != nil {
-		return err
-	}
-	if x.of.Program != nil {
-		return l.renew(x.of, c, &m, map[datapath.Note][]byte{datapath.NoteSource: source})
-	}
-	return errors.Join(l.State.SetNote(x.of.Number, datapath.NoteSource, source), l.rewrite(x.of, &m))
+	m.Source, t.content, err = sourceOf(t.compiled, t.compiled.found)
+	return err
 }
 
-// netfilter exchanges the elements of the sets that rules in netfilter ask.
-func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
-	for _, p := range x.of.Manifest.Rulesets {
-		all := p.LiveElements(c.Program)
-		elements := map[string][]netfilter.Element{}
-		for set := range x.Content {
-			names := p.Live[set]
-			for _, name := range names.Names() {
-				elements[name] = all[name]
-			}
-		}
-		if len(elements) == 0 {
-			continue
-		}
-		t, err := l.Tool(ctx, p.Kind)
-		if err == nil {
-			err = t.Exchange(ctx, p, elements)
-		}
-		if err != nil {
-			return err
+// exchangeSets exchanges the elements of the sets that rules in netfilter ask.
+func (t *transaction) exchangeSets(ctx context.Context) error {
+	return t.onRulesets(ctx, t.now.Manifest.Rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error {
+		t.entered = append(t.entered, p) // iptables changes one set after the other
+		return t.exchangeIn(ctx, tool, p, t.compiled)
+	})
+}
+
+// exchangeBack gives the sets that were exchanged their elements back.
+func (t *transaction) exchangeBack(ctx context.Context) error {
+	return t.onRulesets(ctx, t.entered, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return t.exchangeIn(ctx, tool, p, t.was) })
+}
+
+// exchangeIn gives sets of a ruleset the elements that they have in a policy, if it has any of the sets.
+func (t *transaction) exchangeIn(ctx context.Context, tool netfilter.Tool, p *netfilter.Ruleset, c *Compiled) error {
+	all := p.LiveElements(c.Program)
+	elements := map[string][]netfilter.Element{}
+	for set := range t.lists.Content {
+		names := p.Live[set]
+		for _, name := range names.Names() {
+			elements[name] = all[name]
 		}
 	}
-	return nil
+	if len(elements) == 0 {
+		return nil
+	}
+	return tool.Exchange(ctx, p, elements)
+}
+
+// keepLists keeps the new lists beside a generation without a program. With one they come with it.
+func (t *transaction) keepLists(context.Context) (err error) {
+	if t.now.Program != nil || len(t.lists.Content) == 0 {
+		return nil
+	}
+	if t.source, err = t.state.Note(t.now.Number, datapath.NoteSource); err != nil {
+		return err
+	}
+	return t.state.SetNote(t.now.Number, datapath.NoteSource, t.content)
+}
+
+// keepOldLists takes keepLists back.
+func (t *transaction) keepOldLists(context.Context) error {
+	if t.source == nil {
+		return nil
+	}
+	return t.state.SetNote(t.now.Number, datapath.NoteSource, t.source)
+}
+
+// putLists puts the new lists into the program, and what they are into the manifest.
+func (t *transaction) putLists(context.Context) error {
+	switch {
+	case len(t.lists.Content) == 0:
+		return nil
+	case t.now.Program != nil:
+		return t.renew(t.now, t.compiled, t.manifest, map[datapath.Note][]byte{datapath.NoteSource: t.content})
+	}
+	return t.rewrite(t.now, t.manifest)
 }
 
 // renew replaces the program of a generation by one made from c and the temporary rules of m, with all that the old one has collected.
-func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
+func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
 	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}
@@ -145,7 +165,7 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 	for _, g := range m.Guards {
 		o.GuardSlots = append(o.GuardSlots, g.Slot)
 	}
-	known, err := manifestsIn(l.State)
+	known, err := manifestsIn(t.state)
 	if err != nil {
 		return err
 	}
@@ -162,9 +182,9 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 		generated.Egress = false // as when it was applied
 	}
 	if keys := m.LimitKeys; keys != nil {
-		generated.Constants["limit_keys"], generated.Constants["limit_mix"] = keys.Sums, keys.Mix
+		generated.UseLimitKeys(keys.Sums, keys.Mix)
 	}
-	if err := l.clear(fresh); err != nil {
+	if err := t.clear(fresh); err != nil {
 		return err
 	}
 	m.Form = generated.Form
@@ -181,7 +201,7 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	err = l.State.Renew(g.Number, loaded, text, notes)
+	err = t.state.Renew(g.Number, loaded, text, notes)
 	if errors.Is(err, datapath.ErrNotSettled) {
 		return ErrChanged
 	}
@@ -189,11 +209,11 @@ func (l *live) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest
 }
 
 // clear has counters begin at zero, if there are any of these slots.
-func (l *live) clear(slots []uint32) error {
+func (t *transaction) clear(slots []uint32) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	counters, err := l.State.Counters()
+	counters, err := t.state.Counters()
 	if err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@ import (
 )
 
 // mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.
-func (l *loaded) mayEgress() {
+func (t *transaction) mayEgress() {
 	err := features.Egress()
 	if err == nil {
 		return
 	}
-	l.xdp.Egress = false
-	l.manifest.NoEgress(l.compiled.Program.Guards)
-	l.notes = append(l.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	t.xdp.Egress = false
+	t.manifest.NoEgress(t.compiled.Program.Guards)
+	t.note(fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
 }
 
 // guards reports the counters of guards for responses, in the form of rules.

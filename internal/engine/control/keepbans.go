@@ -17,7 +17,7 @@ import (
 // apply enters the recorded entries of sets that the policy before did not have: after a boot there is no policy before.
 
 // keepChange records a change of a set. If it cannot, that is a note and not an error, because the change is in force.
-func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, o ban.Outcome) error {
+func (in Instance) keepChange(ctx context.Context, l *generation.Live, set string, c setChange, o ban.Outcome) error {
 	if in.Bans == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 }
 
 // rewriteBans writes the file of bans anew from what the kernel holds, and from what it has lost.
-func (in Instance) rewriteBans(ctx context.Context, l *live) error {
+func (in Instance) rewriteBans(ctx context.Context, l *generation.Live) error {
 	m := l.Generations[0].Manifest
 	bans, err := l.BansFor(ctx, l.Generations[0], l.Generations[0])
 	if err != nil {
@@ -65,7 +65,7 @@ func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, ban.Set) e
 
 // EachSetLocked is EachSet under the lock: nobody else changes a set or the file of bans meanwhile.
 func (in Instance) EachSetLocked(ctx context.Context, fn func(manifest.Set, ban.Set) error) error {
-	return in.change(ctx, func(l *live) error { return eachSet(ctx, l.Live, fn) })
+	return in.change(ctx, func(t *transaction) error { return eachSet(ctx, t.live, fn) })
 }
 
 func eachSet(ctx context.Context, l *generation.Live, fn func(manifest.Set, ban.Set) error) error {
@@ -95,7 +95,7 @@ func (in Instance) KeepBans(ctx context.Context) error {
 	if !in.Bans.Due() && !in.Bans.Behind() {
 		return in.Bans.Sync()
 	}
-	err := in.change(ctx, func(l *live) error { return in.rewriteBans(ctx, l) })
+	err := in.change(ctx, func(t *transaction) error { return in.rewriteBans(ctx, t.live) })
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 	if in.Bans == nil || !in.Bans.Due() {
 		return nil
 	}
-	l, err := openLive(ctx, state)
+	l, err := generation.Open(ctx, state)
 	if err == nil {
 		defer l.Close()
 		err = in.rewriteBans(ctx, l)
@@ -120,53 +120,53 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 
 // loadBans reads the recorded entries of dynamic sets that the policy before did not have. It does not stop an apply: entries that cannot
 // be read or entered become notes.
-func (l *loaded) loadBans() {
+func (t *transaction) loadBans() {
 	limits := map[string]int{}
-	for _, s := range l.compiled.Program.Sets {
+	for _, s := range t.compiled.Program.Sets {
 		if !netfilter.DynamicByName(&s) {
 			continue
 		}
-		if l.running.generation != nil && l.running.foreign == nil {
-			if was, ok := l.running.generation.Manifest.Set(s.Name); ok && was.Dynamic >= 0 {
+		if t.now != nil && t.foreign == nil {
+			if was, ok := t.now.Manifest.Set(s.Name); ok && was.Dynamic >= 0 {
 				continue
 			}
 		}
 		limits[s.Name] = s.Max
 	}
-	if l.in.Bans == nil || len(limits) == 0 {
+	if t.in.Bans == nil || len(limits) == 0 {
 		return
 	}
-	records, err := l.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
+	records, err := t.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
 	if err != nil {
-		l.note(fmt.Sprintf("no bans are restored: %v", err))
+		t.note(fmt.Sprintf("no bans are restored: %v", err))
 		return
 	}
-	l.saved = map[string]bool{}
+	t.saved = map[string]bool{}
 	for _, r := range records {
-		l.saved[r.Set] = true
+		t.saved[r.Set] = true
 	}
-	for set := range l.saved {
-		l.restoreSet(set, limits[set], records)
+	for set := range t.saved {
+		t.restoreSet(set, limits[set], records)
 	}
 }
 
 // restoreSet returns the recorded entries of a set that it has space for.
-func (l *loaded) restoreSet(set string, most int, records []ban.Record) {
+func (t *transaction) restoreSet(set string, most int, records []ban.Record) {
 	list, left := ban.Lost(manifest.Set{Name: set, Max: most}, nil, records)
-	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
+	if t.target == plan.TargetNftables || t.stages.Later() { // its sets of prefixes hold none beside another around it
 		all := len(list)
 		list = ban.Disjoint(list)
 		left += all - len(list)
 	}
 	if left > 0 {
-		l.notRestored(set, left)
+		t.notRestored(set, left)
 	}
-	l.kept[set] = list
-	if l.target != plan.TargetXDP {
-		l.bans += len(list)
+	t.kept[set] = list
+	if t.target != plan.TargetXDP {
+		t.bans += len(list)
 	}
 }
 
-func (l *loaded) notRestored(set string, n int) {
-	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: it was full, its max is smaller than it was, or another prefix is around them", set, n))
+func (t *transaction) notRestored(set string, n int) {
+	t.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: it was full, its max is smaller than it was, or another prefix is around them", set, n))
 }

@@ -6,28 +6,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/statedir"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
-
-// live is the policy that runs, with the steps by which this package changes it.
-type live struct{ *generation.Live }
-
-// openLive is generation.Open.
-func openLive(ctx context.Context, state *datapath.State) (*live, error) {
-	return asLive(generation.Open(ctx, state))
-}
-
-// openAny is generation.OpenAny.
-func openAny(ctx context.Context, state *datapath.State) (*live, error) {
-	return asLive(generation.OpenAny(ctx, state))
-}
-
-func asLive(l *generation.Live, err error) (*live, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &live{l}, nil
-}
 
 // readWait is the time for which a reader waits for a command that changes the state: a move of rules takes less.
 const readWait = 300 * time.Millisecond
@@ -53,4 +34,34 @@ func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error)
 	}
 	defer l.Close()
 	return fn(l)
+}
+
+// change runs fn under the lock, on the policy that runs. It returns datapath.ErrNotLoaded if nothing runs.
+func (in Instance) change(ctx context.Context, fn func(*transaction) error) error {
+	return in.locked(ctx, func(state *datapath.State) error {
+		l, err := generation.Open(ctx, state)
+		if err != nil {
+			return err
+		}
+		t := in.over(l)
+		defer t.close()
+		if err := statedir.Check(in.Dir, in.State); err != nil {
+			return err
+		}
+		return fn(t)
+	})
+}
+
+// locked runs fn with the lock. It returns datapath.ErrNotLoaded when there is no state.
+func (in Instance) locked(ctx context.Context, fn func(*datapath.State) error) error {
+	state, err := datapath.OpenState(in.Dir, false)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return fn(state)
 }

@@ -28,25 +28,25 @@ func (e *TagsError) Hint() string {
 }
 
 // tags refuses XDP on devices that remove the tags that the policy depends on.
-func (p *planned) tags(context.Context) error {
-	if p.target != plan.TargetXDP {
+func (t *transaction) tags(context.Context) error {
+	if t.target != plan.TargetXDP {
 		return nil
 	}
-	p.manifest.Tags = p.compiled.Program.AsksTags()
-	if p.move != nil { // the policy runs there already
+	t.manifest.Tags = t.compiled.Program.AsksTags()
+	if t.move != nil { // the policy runs there already
 		return nil
 	}
-	for _, to := range p.attachments() {
+	for _, to := range t.attachments() {
 		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
-			p.notes = append(p.notes, to.Forgets())
+			t.note(to.Forgets())
 		}
-		why := p.manifest.Tags
+		why := t.manifest.Tags
 		switch offload := facts.TagOffload(to.Device); {
 		case why == "" || offload == facts.TagsInFrame:
 		case offload == facts.TagsByDriver:
 			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
 		default:
-			p.notes = append(p.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
+			t.note(fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
 				"`ethtool -K DEVICE txvlan off` there leaves it in the frame", to.Device, why))
 		}
 	}

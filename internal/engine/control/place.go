@@ -17,32 +17,32 @@ import (
 const leastPackets = 1000
 
 // place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
-func (p *planned) place(ctx context.Context) (err error) {
-	if p.move != nil { // to where is known
+func (t *transaction) place(ctx context.Context) (err error) {
+	if t.move != nil { // to where is known
 		return nil
 	}
-	mix, err := p.mixSoFar(ctx)
+	mix, err := t.mixSoFar(ctx)
 	if err != nil {
-		p.notes = append(p.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
+		t.note(fmt.Sprintf("rules are placed without what was counted so far: %v", err))
 	}
 	if mix == nil {
-		p.stages, err = p.compiled.Plan(p.target)
+		t.stages, err = t.compiled.Plan(t.target)
 		return err
 	}
-	p.stages, err = p.compiled.Placed(p.target, p.options.Costs, *mix)
+	t.stages, err = t.compiled.Placed(t.target, t.options.Costs, *mix)
 	return err
 }
 
 // mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
-func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
-	if p.options.Costs == nil || p.running.counted == nil || p.running.generation.Manifest.Since == nil {
+func (t *transaction) mixSoFar(ctx context.Context) (*cost.Mix, error) {
+	if t.options.Costs == nil || t.counted == nil || t.now.Manifest.Since == nil {
 		return nil, nil
 	}
-	now, err := manifest.Observe(p.running.generation.Manifest.Devices, p.running.counted)
+	now, err := manifest.Observe(t.now.Manifest.Devices, t.counted)
 	if err != nil {
 		return nil, err
 	}
-	return surveyed(ctx, now.Since(p.running.generation.Manifest.Since), p.devices(), leastPackets)
+	return surveyed(ctx, now.Since(t.now.Manifest.Since), t.devices(), leastPackets)
 }
 
 // surveyed adds the paths of packets on these devices now to a mix; nil if fewer packets than least have arrived, which are not worth a
@@ -60,22 +60,22 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 }
 
 // remember records in the manifest what a new placement of the rules needs.
-func (p *planned) remember() (err error) {
-	m := p.manifest
-	m.Placement = string(p.compiled.Program.Placement)
-	if p.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
-		if m.Since, err = manifest.Observe(p.devices(), p.running.counted); err != nil {
+func (t *transaction) remember() (err error) {
+	m := t.manifest
+	m.Placement = string(t.compiled.Program.Placement)
+	if t.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
+		if m.Since, err = manifest.Observe(t.devices(), t.counted); err != nil {
 			return err
 		}
 	}
-	if p.move != nil {
-		m.Again(p.running.generation.Manifest, p.move)
-		p.source, err = p.running.state.Note(p.running.generation.Number, datapath.NoteSource)
+	if t.move != nil {
+		m.Again(t.now.Manifest, t.move)
+		t.source, err = t.state.Note(t.now.Number, datapath.NoteSource)
 		return err
 	}
-	m.Fixed = p.fixed()
-	if p.listed() <= mostKept || p.options.Costs != nil || len(m.Live) > 0 || m.Daemon.AddsRules() || len(m.Temporary) > 0 {
-		m.Source, p.source, err = sourceOf(p.compiled, p.found)
+	m.Fixed = t.fixed()
+	if t.listed() <= mostKept || t.options.Costs != nil || len(m.Live) > 0 || m.Daemon.AddsRules() || len(m.Temporary) > 0 {
+		m.Source, t.source, err = sourceOf(t.compiled, t.found)
 	}
 	return err
 }
@@ -85,16 +85,16 @@ func (p *planned) remember() (err error) {
 const mostKept = 100_000
 
 // listed is how many entries the policy's lists have.
-func (p *planned) listed() (n int) {
-	for _, s := range p.compiled.Program.Sets {
+func (t *transaction) listed() (n int) {
+	for _, s := range t.compiled.Program.Sets {
 		n += s.Entries
 	}
 	return n
 }
 
 // fixed is the reason for which rules of the policy do not move while it runs, "" if they may.
-func (p *planned) fixed() string {
-	program := p.compiled.Program
+func (t *transaction) fixed() string {
+	program := t.compiled.Program
 	free := func(r ir.Rule) bool {
 		wish, _ := program.PlacementOf(&r)
 		return wish == ir.PlaceAuto
@@ -102,7 +102,7 @@ func (p *planned) fixed() string {
 	switch {
 	case !slices.ContainsFunc(program.Rules, free):
 		return "the policy says where they run"
-	case p.options.Costs == nil:
+	case t.options.Costs == nil:
 		return "it was applied without a cost model; `floodwall bench --calibrate` makes one, and then apply again"
 	case len(program.Limits) > 0 || slices.ContainsFunc(program.Rules, func(r ir.Rule) bool { return r.Connections != nil }):
 		return "limits would begin anew"

@@ -81,37 +81,26 @@ func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.
 func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
 		ctx := context.WithoutCancel(ctx)
-		l, err := openAny(ctx, state)
+		l, err := generation.OpenAny(ctx, state)
 		if err != nil {
 			return err
 		}
-		defer l.Close()
-		g, err := l.Standing()
-		if err != nil {
-			return err
-		}
-		if len(l.Generations) == 0 || l.Generations[0] != g {
-			defer g.Close()
-		}
-		r = &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
-		var errs []error
-		if at.devices {
-			r.Missed = portsOf(g.Manifest)
-			errs = append(errs, r.devices(l, g))
-		}
-		if at.rulesets && l.Trial == nil {
-			errs = append(errs, r.rulesets(ctx, in, l, g))
-		}
-		if r.Any() {
-			errs = append(errs, generation.NoteRepair(state, g.Number, r.String()))
-		}
-		return errors.Join(errs...)
+		t := in.over(l)
+		defer t.close()
+		err = t.repair(ctx, at)
+		r = t.repaired
+		return err
 	})
 	return r, err
 }
 
-// devices gives devices the programs that they lack.
-func (r *Repaired) devices(l *live, g *generation.Generation) error {
+// repairDevices gives devices the programs that they lack.
+func (t *transaction) repairDevices(context.Context) error {
+	g, r := t.now, t.repaired
+	if !t.at.devices {
+		return nil
+	}
+	r.Missed = portsOf(g.Manifest)
 	if g.Program == nil {
 		for _, name := range g.Manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
@@ -120,7 +109,7 @@ func (r *Repaired) devices(l *live, g *generation.Generation) error {
 		}
 		return nil
 	}
-	lacks, err := l.State.Lacking(g.Manifest.Devices, g.Number)
+	lacks, err := t.state.Lacking(g.Manifest.Devices, g.Number)
 	if err != nil {
 		return err
 	}
@@ -141,10 +130,10 @@ func (r *Repaired) devices(l *live, g *generation.Generation) error {
 	if mode == "" {
 		mode = datapath.Auto
 	}
-	devices, err := l.State.Reattach(names, mode, g.Number)
+	devices, err := t.state.Reattach(names, mode, g.Number)
 	for _, d := range devices {
 		note := ""
-		if d.Mode == datapath.Generic && !l.State.MadeForGeneric(g.Number) {
+		if d.Mode == datapath.Generic && !t.state.MadeForGeneric(g.Number) {
 			note = "its driver has no XDP, which it had, so the program runs at several times the cost"
 		}
 		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
@@ -152,33 +141,44 @@ func (r *Repaired) devices(l *live, g *generation.Generation) error {
 	return err
 }
 
-// rulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
-func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *generation.Generation) error {
+// repairRulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
+func (t *transaction) repairRulesets(ctx context.Context) error {
+	if !t.at.rulesets || t.live.Trial != nil {
+		return nil
+	}
 	var errs []error
-	for _, p := range g.Manifest.Rulesets {
-		cause, err := l.restore(ctx, in, g, p)
+	for _, p := range t.manifest.Rulesets {
+		cause, err := t.restoreRuleset(ctx, p)
 		if cause != "" && err == nil {
-			r.Rulesets = append(r.Rulesets, RepairedRuleset{p.Name, cause})
+			t.repaired.Rulesets = append(t.repaired.Rulesets, RepairedRuleset{p.Name, cause})
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, in Instance, g *generation.Generation, p *netfilter.Ruleset) (cause string, err error) {
-	t, err := l.Tool(ctx, p.Kind)
+// noteRepair notes what was put back.
+func (t *transaction) noteRepair(context.Context) error {
+	if !t.repaired.Any() {
+		return nil
+	}
+	return generation.NoteRepair(t.state, t.now.Number, t.repaired.String())
+}
+
+// restoreRuleset puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
+func (t *transaction) restoreRuleset(ctx context.Context, p *netfilter.Ruleset) (cause string, err error) {
+	tool, err := t.live.Tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
 	}
-	_, state, err := t.Trial(ctx, p.Name)
+	_, state, err := tool.Trial(ctx, p.Name)
 	switch {
 	case err != nil:
 		return "", err
 	case state == netfilter.Absent:
 		cause = "it was removed"
 	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == netfilter.KindIptables:
-		differs := t.Verify(ctx, p)
+		differs := tool.Verify(ctx, p)
 		if differs == nil {
 			return "", nil
 		}
@@ -189,27 +189,27 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation.Generatio
 	default:
 		return "", nil
 	}
-	bans, err := l.BansFor(ctx, g, g)
+	bans, err := t.live.BansFor(ctx, t.now, t.now)
 	if err != nil {
 		bans = map[string][]ban.Blocked{} // they went with their sets
 	}
-	if in.Bans != nil {
-		saved, _ := in.Bans.Load(ban.IsIn(g.Manifest)) // without the file none are added
-		ban.AddLost(g.Manifest, bans, saved)
+	if t.in.Bans != nil {
+		saved, _ := t.in.Bans.Load(ban.IsIn(t.manifest)) // without the file none are added
+		ban.AddLost(t.manifest, bans, saved)
 	}
-	if err := l.refill(g, p, bans); err != nil {
+	if err := t.refill(t.now, p, bans); err != nil {
 		return "", err
 	}
-	return cause, t.Restore(ctx, p)
+	return cause, tool.Restore(ctx, p)
 }
 
 // refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
-func (l *live) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]ban.Blocked) error {
+func (t *transaction) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]ban.Blocked) error {
 	p.Fill = ban.Elements(p, bans)
 	if len(p.Live) == 0 {
 		return nil
 	}
-	c, err := readSource(l.State, g)
+	c, err := readSource(t.state, g)
 	if err == nil && c == nil {
 		err = fmt.Errorf("generation %d: the lists of its sets are not kept: apply the policy again", g.Number)
 	}

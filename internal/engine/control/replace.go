@@ -47,10 +47,10 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 func (in Instance) replace(ctx context.Context, g *generation.Generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
 	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.Manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {
-		_, err := request{
-			in: in, compiled: c, target: p.plan.Target, choice: g.Manifest.Choice, move: m, of: g, stages: p.plan,
+		_, err := in.applying(state, transaction{
+			compiled: c, target: p.plan.Target, choice: g.Manifest.Choice, move: m, of: g, stages: p.plan,
 			options: ApplyOptions{Devices: g.Manifest.Devices, Boot: g.Manifest.Boot},
-		}.transact(ctx, state)
+		}).apply(ctx)
 		return err
 	})
 	if err != nil {

@@ -248,6 +248,9 @@ func (e *ends) replaceFaults(target plan.Target) {
 		switch {
 		case err == nil && m != nil:
 			moves++
+			if _, err := e.Settle(t.Context()); err != nil { // the next command removes what is left
+				t.Error(err)
+			}
 		case err == nil || !strings.Contains(err.Error(), "sabotage"):
 			t.Fatalf("%s, call %d: %v, %v", target, n, m, err)
 		default:

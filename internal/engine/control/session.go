@@ -31,9 +31,9 @@ func (e *LockoutError) Hint() string {
 
 // guard asks the policy and, with XDP, the loaded program that is not attached yet whether they would let the operator's
 // sessions live and let them be opened again. Sessions over devices that will not be filtered have nothing to fear.
-func (l *loaded) guard(context.Context) error {
-	for _, s := range l.options.Sessions {
-		if !facts.Passes(s.Client.Addr(), l.devices()) {
+func (t *transaction) guard(context.Context) error {
+	for _, s := range t.options.Sessions {
+		if !facts.Passes(s.Client.Addr(), t.devices()) {
 			continue
 		}
 		for _, is := range sessionPackets() {
@@ -42,7 +42,7 @@ func (l *loaded) guard(context.Context) error {
 			if err != nil {
 				return fmt.Errorf("session %q: %w", line, err)
 			}
-			if err := l.allows(s, spec); err != nil {
+			if err := t.allows(s, spec); err != nil {
 				return err
 			}
 		}
@@ -61,27 +61,27 @@ func sessionPackets() []string {
 }
 
 // allows returns an error when a packet of a session would be dropped.
-func (l *loaded) allows(s facts.Session, spec packet.Spec) error {
+func (t *transaction) allows(s facts.Session, spec packet.Spec) error {
 	pkt := spec.Packet()
-	if verdict, reason := l.compiled.Program.Eval(&pkt, ir.World{Member: l.member}); verdict != ir.Pass {
-		return &LockoutError{s, reasonPhrase(l.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
+	if verdict, reason := t.compiled.Program.Eval(&pkt, ir.World{Member: t.member}); verdict != ir.Pass {
+		return &LockoutError{s, reasonPhrase(t.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
 	}
-	if l.program == nil {
+	if t.program == nil {
 		return nil
 	}
-	answer, err := l.program.Ask(spec.Frame())
+	answer, err := t.program.Ask(spec.Frame())
 	if err != nil {
 		return err
 	}
 	if answer.Verdict != 0 {
-		return &LockoutError{s, reasonPhrase(l.manifest.Reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
+		return &LockoutError{s, reasonPhrase(t.manifest.Reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
 	}
 	return nil
 }
 
 // member reports whether a dynamic set will have an address.
-func (l *loaded) member(set int, addr netip.Addr) bool {
-	return l.compiled.member(set, addr) || slices.ContainsFunc(l.kept[l.compiled.Program.Sets[set].Name],
+func (t *transaction) member(set int, addr netip.Addr) bool {
+	return t.compiled.member(set, addr) || slices.ContainsFunc(t.kept[t.compiled.Program.Sets[set].Name],
 		func(b ban.Blocked) bool { return b.Prefix.Contains(addr) })
 }
 

@@ -63,9 +63,6 @@ func incapable(err error) bool {
 	return errors.As(err, &place) || errors.As(err, &left) || errors.As(err, &form)
 }
 
-// notTarget begins the reason for a target that is not the first choice: which is not possible, and why.
-const notTarget = "not "
-
 // choose applies to the target that is asked for, or to the first that this host can do and that, if it is not XDP, can do
 // the policy.
 func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions) (*Applied, error) {
@@ -89,12 +86,12 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 			}
 			return applied, err
 		}
-		not, errs = append(not, fmt.Sprintf(notTarget+"%s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
+		not, errs = append(not, fmt.Sprintf("not %s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
 	}
 	return nil, &noTargetError{errors.Join(errs...)}
 }
 
 // applyTo applies to one target.
 func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t plan.Target, choice string) (*Applied, error) {
-	return request{in: in, compiled: c, options: o, target: t, choice: choice}.transact(ctx, state)
+	return in.applying(state, transaction{compiled: c, options: o, target: t, choice: choice}).apply(ctx)
 }

@@ -34,39 +34,39 @@ var errNoSource = errors.New("lists of more than 100,000 entries are not kept be
 // ChangeTemporary has change say which temporary rules there are, of those that have not ended. It is one transaction: they
 // are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
 func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
-	return in.change(ctx, func(l *live) error {
-		if l.Trial != nil || len(l.Generations) != 1 {
+	return in.change(ctx, func(t *transaction) error {
+		if t.live.Trial != nil || len(t.live.Generations) != 1 {
 			return ErrOnTrial
 		}
-		list, err := change(manifest.InForce(l.Generations[0].Manifest.Temporary, time.Now()))
+		list, err := change(manifest.InForce(t.now.Manifest.Temporary, time.Now()))
 		if err != nil {
 			return err
 		}
-		return in.putTemporary(context.WithoutCancel(ctx), l, l.Generations[0], manifest.Timed(list, time.Now()))
+		return t.putTemporary(context.WithoutCancel(ctx), manifest.Timed(list, time.Now()))
 	})
 }
 
-// putTemporary puts temporary rules into the place of those that a generation has.
-func (in Instance) putTemporary(ctx context.Context, l *live, g *generation.Generation, list []manifest.Temporary) error {
-	if err := g.Foreign(); err != nil {
+// putTemporary puts temporary rules into the place of those that the generation in force has.
+func (t *transaction) putTemporary(ctx context.Context, list []manifest.Temporary) error {
+	if err := t.now.Foreign(); err != nil {
 		return err
 	}
-	c, err := readSource(l.State, g)
+	c, err := readSource(t.state, t.now)
 	if err != nil {
 		return err
 	}
-	m := *g.Manifest
+	m := *t.now.Manifest
 	m.Temporary = list
-	if g.Program == nil {
-		return in.putTemporaryRuleset(ctx, l, g, c, &m)
+	if t.now.Program == nil {
+		return t.putTemporaryRuleset(ctx, c, &m)
 	}
 	if c == nil {
 		return errNoSource
 	}
-	if err = l.renew(g, c, &m, nil); err != nil {
+	if err = t.renew(t.now, c, &m, nil); err != nil {
 		return err
 	}
-	return in.cleanTemporary(ctx)
+	return t.in.cleanTemporary(ctx)
 }
 
 // sparedBy are the sources that temporary rules leave alone.
@@ -89,13 +89,13 @@ func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uin
 }
 
 // putTemporaryRuleset is putTemporary in netfilter. The manifest goes first: mend does the rest when the process dies in between.
-func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generation.Generation, c *Compiled, m *manifest.Manifest) error {
-	kind := g.Manifest.Ruleset().Kind
-	t, err := l.Tool(ctx, kind)
+func (t *transaction) putTemporaryRuleset(ctx context.Context, c *Compiled, m *manifest.Manifest) error {
+	kind := t.now.Manifest.Ruleset().Kind
+	tool, err := t.live.Tool(ctx, kind)
 	if err != nil {
 		return err
 	}
-	old, err := in.settledTemporary(ctx, t, kind)
+	old, err := t.in.settledTemporary(ctx, tool, kind)
 	if err != nil {
 		return err
 	}
@@ -105,35 +105,35 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 	}
 	m.SetTemporary(m.Temporary, program, nil)
 	if m.TemporaryRuleset = nil; len(m.Temporary) > 0 {
-		if m.TemporaryRuleset, err = in.temporaryRuleset(ctx, t, c, m, old); err != nil {
+		if m.TemporaryRuleset, err = t.in.temporaryRuleset(ctx, tool, c, m, old); err != nil {
 			return err
 		}
 	}
 	if m.TemporaryRuleset == nil {
-		return in.endTemporary(ctx, l, g, m)
+		return t.endTemporary(ctx, m)
 	}
-	if err := l.rewrite(g, m); err != nil {
+	if err := t.rewrite(t.now, m); err != nil {
 		return err
 	}
-	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], netfilter.Loading{})); err != nil {
-		return errors.Join(err, l.rewrite(g, g.Manifest))
+	if err := exceptRemains(tool.Load(ctx, m.TemporaryRuleset, append(old, "")[0], netfilter.Loading{})); err != nil {
+		return errors.Join(err, t.rewrite(t.now, t.now.Manifest))
 	}
-	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
+	return t.in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
 }
 
 // endTemporary removes the last temporary rules. The manifest keeps the name of their ruleset until that is gone.
-func (in Instance) endTemporary(ctx context.Context, l *live, g *generation.Generation, m *manifest.Manifest) error {
-	if g.Manifest.TemporaryRuleset != nil {
+func (t *transaction) endTemporary(ctx context.Context, m *manifest.Manifest) error {
+	if t.now.Manifest.TemporaryRuleset != nil {
 		ends := *m
-		ends.TemporaryRuleset = g.Manifest.TemporaryRuleset
-		if err := l.rewrite(g, &ends); err != nil {
+		ends.TemporaryRuleset = t.now.Manifest.TemporaryRuleset
+		if err := t.rewrite(t.now, &ends); err != nil {
 			return err
 		}
 	}
-	if err := in.cleanTemporary(ctx); err != nil {
+	if err := t.in.cleanTemporary(ctx); err != nil {
 		return err
 	}
-	return l.rewrite(g, m)
+	return t.rewrite(t.now, m)
 }
 
 // settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died. When none
@@ -185,12 +185,12 @@ func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Co
 }
 
 // rewrite replaces the manifest of a generation in netfilter.
-func (l *live) rewrite(g *generation.Generation, m *manifest.Manifest) error {
+func (t *transaction) rewrite(g *generation.Generation, m *manifest.Manifest) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	return l.State.SetManifest(g.Number, text)
+	return t.state.SetManifest(g.Number, text)
 }
 
 // temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
@@ -209,24 +209,25 @@ func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err erro
 	return err
 }
 
-// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. With
-// clean it removes what is left of rules that have ended, and has the others end in time after a step of the machine's clock.
-func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation.Generation, clean bool) error {
-	list := manifest.InForce(g.Manifest.Temporary, time.Now())
-	if clean && len(l.Generations) == 1 && !slices.EqualFunc(list, g.Manifest.Temporary, manifest.Temporary.Equal) {
-		return in.putTemporary(ctx, l, g, list)
+// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. Where a mend
+// restores nothing else, it removes what is left of rules that have ended, and has the others end in time after a step of the machine's clock.
+func (t *transaction) mendTemporary(ctx context.Context) error {
+	m := t.now.Manifest
+	list := manifest.InForce(m.Temporary, time.Now())
+	if !t.restore && len(t.live.Generations) == 1 && !slices.EqualFunc(list, m.Temporary, manifest.Temporary.Equal) {
+		return t.putTemporary(ctx, list)
 	}
-	if g.Program != nil || len(list) == 0 && g.Manifest.TemporaryRuleset == nil {
+	if t.now.Program != nil || len(list) == 0 && m.TemporaryRuleset == nil {
 		return nil
 	}
-	if p := g.Manifest.TemporaryRuleset; p != nil && len(list) > 0 {
-		t, err := l.Tool(ctx, p.Kind)
+	if p := m.TemporaryRuleset; p != nil && len(list) > 0 {
+		tool, err := t.live.Tool(ctx, p.Kind)
 		if err != nil {
 			return err
 		}
-		if _, state, err := t.Trial(ctx, p.Name); err != nil || state == netfilter.Settled {
+		if _, state, err := tool.Trial(ctx, p.Name); err != nil || state == netfilter.Settled {
 			return err
 		}
 	}
-	return in.putTemporary(ctx, l, g, list)
+	return t.putTemporary(ctx, list)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
@@ -42,7 +43,7 @@ func (in Instance) Unload(ctx context.Context) error {
 
 // endings winds down what runs.
 func (in Instance) endings(ctx context.Context, state *datapath.State) error {
-	l, err := openLive(ctx, state)
+	l, err := generation.Open(ctx, state)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 // that died may leave rulesets that no manifest names.
 func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]netfilter.Kind, error) {
 	named := map[netfilter.Kind]bool{}
-	l, err := openLive(ctx, state)
+	l, err := generation.Open(ctx, state)
 	switch {
 	case err == nil:
 		for _, g := range l.All() {

@@ -42,14 +42,3 @@ func Keep(state *datapath.State, needed bool) error {
 	}
 	return state.ForgetSetting()
 }
-
-// Load calls fn, which loads rulesets, with conntrack strict. Where there was no conntrack before, it comes with the rulesets,
-// and is made strict then. The caller holds the lock of the state.
-func Load(state *datapath.State, fn func() error) error {
-	for _, step := range []func() error{func() error { return beStrict(state) }, fn} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return beStrict(state)
-}

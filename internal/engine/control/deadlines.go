@@ -18,29 +18,24 @@ const ahead = 300 * time.Millisecond
 
 // programEnds is when the new program returns unless it is confirmed, zero for never. Until start has set the time of a trial,
 // that is before the new rulesets become inert which were loaded at first.
-func (s *switchover) programEnds(ctx context.Context) (ends time.Time, err error) {
+func (t *transaction) programEnds(ctx context.Context) (ends time.Time, err error) {
 	switch {
-	case s.trial == 0 && !s.both():
+	case t.trial == 0 && !t.both():
 		return ends, nil
-	case len(s.new)+len(s.old) == 0 || !s.programs():
-		return time.Now().Add(s.trial), nil
+	case len(t.rulesets)+len(t.old) == 0 || !t.programs():
+		return time.Now().Add(t.trial), nil
 	}
-	ends = s.begin.Add(s.guarded())
-	if time.Until(ends) < s.guarded()/2 { // this machine is slow
-		ends, err = s.hold(ctx, s.guarded())
+	ends = t.begin.Add(t.guarded())
+	if time.Until(ends) < t.guarded()/2 { // this machine is slow
+		ends, err = t.hold(ctx, t.guarded())
 	}
 	return ends.Add(-ahead), err
 }
 
 // hold extends the time for which the new rulesets decide to at least length from now on.
-func (s *switchover) hold(ctx context.Context, length time.Duration) (ends time.Time, err error) {
+func (t *transaction) hold(ctx context.Context, length time.Duration) (ends time.Time, err error) {
 	ends = time.Now().Add(length)
-	for _, p := range s.manifest.AllRulesets() {
-		if err := s.tools[p.Kind].Renew(ctx, p.Name, length); err != nil {
-			return ends, err
-		}
-	}
-	return ends, nil
+	return ends, t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return tool.Renew(ctx, p.Name, length) })
 }
 
 // Steps that take longer than startSlack use up time of the trial. They are repeated with more time, up to this often.
@@ -51,19 +46,19 @@ const (
 
 // start puts the new policy in force alone, now that all of it is loaded. With a trial, its time begins. After a move that changed XDP, the
 // old rulesets rest until the move is done.
-func (s *switchover) start(ctx context.Context) error {
+func (t *transaction) start(ctx context.Context) error {
 	switch {
-	case s.trial == 0 && (s.move == nil || !s.programs()):
+	case t.trial == 0 && (t.move == nil || !t.programs()):
 		return nil
-	case s.trial == 0:
-		return s.startTrial(ctx, s.guarded())
-	case len(s.new)+len(s.old) == 0:
-		return s.restart(time.Now().Add(s.trial))
+	case t.trial == 0:
+		return t.startTrial(ctx, t.guarded())
+	case len(t.rulesets)+len(t.old) == 0:
+		return t.restart(time.Now().Add(t.trial))
 	}
 	var more time.Duration
 	for range startTries {
 		began := time.Now()
-		if err := s.startTrial(ctx, s.trial+more); err != nil {
+		if err := t.startTrial(ctx, t.trial+more); err != nil {
 			return err
 		}
 		took := time.Since(began)
@@ -76,39 +71,38 @@ func (s *switchover) start(ctx context.Context) error {
 }
 
 // startTrial begins a trial, or begins it anew.
-func (s *switchover) startTrial(ctx context.Context, length time.Duration) error {
-	if err := s.eachOld(func(k netfilter.Kind, name, old string) error { return s.tools[k].SetReturn(ctx, name, old, length) }); err != nil {
+func (t *transaction) startTrial(ctx context.Context, length time.Duration) error {
+	err := t.eachOld(ctx, func(tool netfilter.Tool, name, old string) error { return tool.SetReturn(ctx, name, old, length) })
+	if err != nil {
 		return err
 	}
-	ends, err := s.hold(ctx, length)
+	ends, err := t.hold(ctx, length)
 	if err == nil {
-		err = s.restart(ends.Add(-ahead))
+		err = t.restart(ends.Add(-ahead))
 	}
 	if err != nil {
 		return err
 	}
-	return s.eachOld(func(k netfilter.Kind, name, old string) error { return s.tools[k].SetAside(ctx, name, old) })
+	return t.eachOld(ctx, func(tool netfilter.Tool, name, old string) error { return tool.SetAside(ctx, name, old) })
 }
 
 // eachOld calls fn for the old rulesets, each with the new one that takes its place. One that only stands in, and so leaves nobody
 // deciding, comes last.
-func (s *switchover) eachOld(fn func(k netfilter.Kind, name, old string) error) error {
-	for _, p := range s.manifest.AllRulesets() {
-		if old := s.old[p.Kind]; old != nil {
-			if err := fn(p.Kind, p.Name, old.Name); err != nil {
-				return err
-			}
+func (t *transaction) eachOld(ctx context.Context, fn func(tool netfilter.Tool, name, old string) error) error {
+	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error {
+		if old := t.old[p.Kind]; old != nil {
+			return fn(tool, p.Name, old.Name)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // restart gives the programs' trial another deadline, if they have one.
-func (s *switchover) restart(ends time.Time) error {
-	if !s.programs() {
+func (t *transaction) restart(ends time.Time) error {
+	if !t.programs() {
 		return nil
 	}
-	if err := s.running.state.RestartTrial(ends); !errors.Is(err, datapath.ErrNoTrial) {
+	if err := t.state.RestartTrial(ends); !errors.Is(err, datapath.ErrNoTrial) {
 		return err
 	}
 	return nil

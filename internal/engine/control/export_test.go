@@ -1,0 +1,41 @@
+package control
+
+import "context"
+
+// stepLists are all lists of steps.
+var stepLists = map[string][]step{
+	"decide": decide, "loadXDP": loadXDP, "loadNetfilter": loadNetfilter, "switchXDP": switchXDP, "switchNetfilter": switchNetfilter,
+	"tidyTrial": tidyTrial, "tidyMove": tidyMove, "tidyApply": tidyApply, "confirming": confirming, "afterConfirm": afterConfirm,
+	"givingUp": givingUp, "afterGivingUp": afterGivingUp, "goingBack": goingBack, "afterGoingBack": afterGoingBack,
+	"exchanging": exchanging, "repairing": repairing, "mending": mending, "settling": settling,
+}
+
+// StepLists are the names of all lists of steps.
+func StepLists() (names []string) {
+	for name := range stepLists {
+		names = append(names, name)
+	}
+	return names
+}
+
+// StepNames are the steps of a list.
+func StepNames(list string) (names []string) {
+	for _, s := range stepLists[list] {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// FailStep has a step fail in place of what it does. end ends that, and reports whether the step was come to.
+func FailStep(list string, i int, err error) (end func() (reached bool)) {
+	s, reached := &stepLists[list][i], false
+	does := s.do
+	s.do = func(*transaction, context.Context) error {
+		reached = true
+		return err
+	}
+	return func() bool {
+		s.do = does
+		return reached
+	}
+}

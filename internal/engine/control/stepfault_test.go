@@ -1,0 +1,388 @@
+package control_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/model/cost"
+)
+
+// stepCase is a command, each step of which fails in turn. What fails in the middle of a step is for TestFaults and the like.
+type stepCase struct {
+	name  string
+	lists []string // of its steps
+	setup func(e *ends)
+	do    func(e *ends) error
+
+	// failed looks at what a step leaves that has failed, and reports whether all is as before, so that setup is not needed again.
+	failed func(e *ends, when string, before string, err error) (asBefore bool)
+}
+
+var errStep = errors.New("this step fails")
+
+// beside, nft and others are ways by their names.
+var onXDP, beside, nft, ipt = ways[0], ways[1], ways[2], ways[3]
+
+var stepCases = []stepCase{
+	applyCase("from nothing to xdp beside netfilter", noWay, beside, 0, "decide", "loadXDP", "switchXDP", "tidyApply"),
+	applyCase("xdp alone", onXDP, onXDP, 0, "switchXDP"),
+	applyCase("on trial", beside, beside, time.Minute, "switchXDP", "tidyTrial"),
+	applyCase("from nftables to nftables", nft, nft, 0, "loadNetfilter", "switchNetfilter", "tidyApply"),
+	applyCase("from nftables to iptables", nft, ipt, 0, "switchNetfilter"),
+	applyCase("from xdp to nftables", onXDP, nft, 0, "switchXDP", "tidyApply"),
+	overTrialCase(beside, "switchXDP"),
+	overTrialCase(nft, "switchNetfilter"),
+	moveCase(plan.TargetNftables, "switchNetfilter", "tidyMove"),
+	moveCase(plan.TargetXDP, "switchXDP", "tidyMove"),
+	confirmCase(beside), confirmCase(nft),
+	giveUpCase(beside), giveUpCase(nft),
+	rollbackCase(beside), rollbackCase(nft),
+	exchangeCase(beside), exchangeCase(nft),
+	repairCase(beside), repairCase(nft),
+	settleCase(beside), settleCase(nft),
+}
+
+// TestStepFaults has each step of each list fail: all is as before, or the change is in force and the next command does what is left. In
+// the end nothing is left in the kernel.
+func TestStepFaults(t *testing.T) {
+	left := control.StepLists()
+	for _, c := range stepCases {
+		left = slices.DeleteFunc(left, func(list string) bool { return slices.Contains(c.lists, list) })
+		onEnds(t, c.name, func(e *ends) { e.failSteps(c) })
+	}
+	if len(left) > 0 {
+		t.Errorf("no command here goes through %v", left)
+	}
+}
+
+func (e *ends) failSteps(c stepCase) {
+	before, again := "", true
+	for _, list := range c.lists {
+		for i, name := range control.StepNames(list) {
+			if again {
+				c.setup(e)
+				before = e.kernel()
+			}
+			when := list + ": " + name
+			end := control.FailStep(list, i, errStep)
+			err := c.do(e)
+			if !end() {
+				e.Errorf("%s: not come to (%v)", when, err)
+			}
+			if again = !c.failed(e, when, before, err); again {
+				e.clear()
+			}
+			if e.Failed() {
+				e.Fatal(when, err)
+			}
+		}
+	}
+	if !again {
+		e.clear()
+	}
+}
+
+// kernel is all that netfilter holds, and the names of what is in the state.
+func (e *ends) kernel() string {
+	e.Helper()
+	pins, err := filepath.Glob(e.Dir + "/*")
+	if err != nil {
+		e.Fatal(err)
+	}
+	return e.ruleset() + strings.Join(pins, "\n")
+}
+
+func (e *ends) wantKernel(when, want string) {
+	e.Helper()
+	if diff := cmp.Diff(want, e.kernel()); diff != "" {
+		e.Errorf("%s changes (-before +after):\n%s", when, diff)
+	}
+}
+
+func (e *ends) applyWay(w way, name string, port int, trial time.Duration) {
+	e.Helper()
+	if _, err := e.try(w.policy(name, port), control.ApplyOptions{Target: w.target, Confirm: trial}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// settleAll has the next command do what is left: then new decides, and no trial goes on.
+func (e *ends) settleAll(when, want string) {
+	e.Helper()
+	if _, err := e.Settle(e.Context()); err != nil {
+		e.Errorf("%s, then settling: %v", when, err)
+	}
+	e.wantDecider(when+", then settled,", want)
+	if s, err := e.Status(e.Context()); err != nil || s.Trial != nil {
+		e.Errorf("%s, then settled: status %+v, %v", when, s, err)
+	}
+}
+
+// applied looks at an apply of new over what before decides.
+func applied(e *ends, when, kernel, before string, trial bool, err error) (asBefore bool) {
+	e.Helper()
+	if err == nil && trial {
+		e.wantDecider(when, "new")
+		return false
+	}
+	if err == nil { // what is to be removed decides beside it
+		e.settleAll(when, "new")
+		return false
+	}
+	if !errors.Is(err, errStep) {
+		e.Errorf("%s says %v", when, err)
+	}
+	e.wantDecider(when, before)
+	e.wantKernel(when, kernel)
+	return true
+}
+
+func applyCase(name string, from, to way, trial time.Duration, lists ...string) stepCase {
+	before := "old"
+	if from == noWay {
+		before = "nothing"
+	}
+	return stepCase{
+		name: name, lists: lists,
+		setup: func(e *ends) {
+			if to.target == plan.TargetIptables { // its first apply makes tables that stay
+				e.applyWay(to, "new", 2000, 0)
+				e.clear()
+			}
+			if from != noWay {
+				e.applyWay(from, "old", 1000, 0)
+			}
+		},
+		do: func(e *ends) error {
+			_, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target, Confirm: trial})
+			return err
+		},
+		failed: func(e *ends, when, kernel string, err error) bool {
+			return applied(e, when, kernel, before, trial > 0, err)
+		},
+	}
+}
+
+// overTrialCase applies new while another policy is on trial. When that fails, the trial goes on or is over.
+func overTrialCase(w way, lists ...string) stepCase {
+	return stepCase{
+		name: "over a trial on " + w.name, lists: lists,
+		setup: func(e *ends) {
+			e.applyWay(w, "old", 1000, 0)
+			e.applyWay(w, "tried", 1000, time.Minute)
+		},
+		do: func(e *ends) error {
+			_, err := e.try(w.policy("new", 2000), control.ApplyOptions{Target: w.target})
+			return err
+		},
+		failed: func(e *ends, when, _ string, err error) bool {
+			want := "old" // which drops the same as the one on trial
+			if err == nil {
+				want = "new"
+			} else if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			if s, statusErr := e.Status(e.Context()); statusErr != nil {
+				e.Error(statusErr)
+			} else if s.Trial != nil {
+				if _, err := e.Rollback(e.Context()); err != nil || want == "new" {
+					e.Errorf("%s: a trial goes on, or not rolled back: %v", when, err)
+				}
+			}
+			e.settleAll(when, want)
+			return false
+		},
+	}
+}
+
+// moveCase moves a rule to and fro.
+func moveCase(target plan.Target, lists ...string) stepCase {
+	stages, moves := "", 0
+	return stepCase{
+		name: "a move on " + string(target), lists: lists,
+		setup: func(e *ends) {
+			if _, err := e.try(published, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
+				e.Fatal(err)
+			}
+			if moves = 0; strings.Contains(e.stages(), "published "+string(plan.StageFilter)) {
+				moves = 1
+			}
+			stages = e.stages()
+		},
+		do: func(e *ends) error {
+			m, err := e.Replace(e.Context(), costs(), []cost.Mix{quiet, attack}[moves])
+			if err == nil && m == nil {
+				e.Error("nothing has moved")
+			}
+			return err
+		},
+		failed: func(e *ends, when, kernel string, err error) bool {
+			if e.passes(9, 1000) || e.passes(9, 1001) || !e.passes(9, 2001) {
+				e.Errorf("%s: verdicts are others", when)
+			}
+			if err == nil {
+				if _, err := e.Settle(e.Context()); err != nil || e.stages() == stages {
+					e.Errorf("%s: nothing has moved, or settling fails: %v", when, err)
+				}
+				return false
+			}
+			if !errors.Is(err, errStep) || e.stages() != stages {
+				e.Errorf("%s says %v, and has moved rules to %s", when, err, e.stages())
+			}
+			e.wantKernel(when, kernel)
+			return true
+		},
+	}
+}
+
+// confirmCase confirms new. When that fails, confirming again or settling does the rest.
+func confirmCase(w way) stepCase {
+	return stepCase{
+		name: "confirm on " + w.name, lists: []string{"confirming", "afterConfirm"},
+		setup: func(e *ends) { e.start(w, w, time.Minute) },
+		do:    func(e *ends) error { _, err := e.Confirm(e.Context()); return err },
+		failed: func(e *ends, when, _ string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			if _, err := e.Confirm(e.Context()); err != nil && !errors.Is(err, datapath.ErrNoTrial) { // netfilter alone confirms in one step
+				e.Errorf("%s, then confirming again: %v", when, err)
+			}
+			e.settleAll(when, "new")
+			return false
+		},
+	}
+}
+
+// giveUpCase ends a trial of new. When that fails, doing it again or settling does the rest.
+func giveUpCase(w way) stepCase {
+	return stepCase{
+		name: "give up on " + w.name, lists: []string{"givingUp", "afterGivingUp"},
+		setup: func(e *ends) { e.start(w, w, time.Minute) },
+		do:    func(e *ends) error { _, err := e.Rollback(e.Context()); return err },
+		failed: func(e *ends, when, _ string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			if s, err := e.Status(e.Context()); err != nil {
+				e.Error(err)
+			} else if s.Trial != nil {
+				if _, err := e.Rollback(e.Context()); err != nil {
+					e.Errorf("%s, then again: %v", when, err)
+				}
+			}
+			e.settleAll(when, "old")
+			return false
+		},
+	}
+}
+
+// rollbackCase goes back from new to old.
+func rollbackCase(w way) stepCase {
+	return stepCase{
+		name: "rollback on " + w.name, lists: []string{"mending", "goingBack", "afterGoingBack"},
+		setup: func(e *ends) {
+			e.applyWay(w, "old", 1000, 0)
+			e.applyWay(w, "new", 2000, 0)
+			e.block(someBans()...)
+		},
+		do: func(e *ends) error { _, err := e.Rollback(e.Context()); return err },
+		failed: func(e *ends, when, kernel string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			e.wantBlocked(when, someBlocked)
+			if e.decider() == "old" { // nothing could be taken back any more
+				if strings.HasPrefix(when, "mending") {
+					e.Errorf("%s: a policy that cannot be mended was left", when)
+				}
+				e.settleAll(when, "old")
+				return false
+			}
+			e.wantDecider(when, "new")
+			e.wantKernel(when, kernel)
+			return true
+		},
+	}
+}
+
+// exchangeCase exchanges a list.
+func exchangeCase(w way) stepCase {
+	var l *lists
+	return stepCase{
+		name: "exchange on " + w.name, lists: []string{"exchanging"},
+		setup: func(e *ends) {
+			l = newLists(e)
+			l.beside = w.beside
+			l.serve("9.9.9.1\n")
+			l.applyFetching(w)
+			l.serve("9.9.9.2\n")
+		},
+		do: func(e *ends) error { _, err := e.SyncLists(e.Context(), true); return err },
+		failed: func(e *ends, when, kernel string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			l.want(when, map[string]bool{"9.9.9.1": false, "9.9.9.2": true})
+			e.wantKernel(when, kernel)
+			return true
+		},
+	}
+}
+
+// repairCase puts back a ruleset that somebody has removed.
+func repairCase(w way) stepCase {
+	return stepCase{
+		name: "repair on " + w.name, lists: []string{"repairing"},
+		setup: func(e *ends) {
+			e.applyWay(w, "new", 2000, 0)
+			m, err := e.Manifest(e.Context())
+			if err != nil {
+				e.Fatal(err)
+			}
+			e.run("nft", "delete", "table", "inet", m.Ruleset().Name)
+		},
+		do: func(e *ends) error { _, err := e.Repair(e.Context()); return err },
+		failed: func(e *ends, when, _ string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			if _, err := e.Repair(e.Context()); err != nil {
+				e.Errorf("%s, then repaired again: %v", when, err)
+			}
+			e.settleAll(when, "new")
+			return false
+		},
+	}
+}
+
+// settleCase removes what a trial has left that nobody confirmed.
+func settleCase(w way) stepCase {
+	return stepCase{
+		name: "settle on " + w.name, lists: []string{"settling"},
+		setup: func(e *ends) {
+			e.start(w, w, netfilter.MinTrial)
+			e.awaitDecider("old")
+			time.Sleep(netfilter.MinTrial) // what stands in goes on for a moment
+		},
+		do: func(e *ends) error { _, err := e.Settle(e.Context()); return err },
+		failed: func(e *ends, when, _ string, err error) bool {
+			if !errors.Is(err, errStep) {
+				e.Errorf("%s says %v", when, err)
+			}
+			e.wantDecider(when, "old")
+			e.settleAll(when, "old")
+			return false
+		},
+	}
+}

@@ -1,0 +1,295 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+)
+
+// Each list below reads from top to bottom: the name of a step, what it does, and what takes it back. The comment of transaction says how run
+// and each treat them.
+
+// decide finds out what is to run. Nothing of it is in the kernel.
+var decide = []step{
+	{"check the rights", (*transaction).permitted, nil},
+	{"look at what runs", (*transaction).look, nil},
+	{"check whose directory it is", (*transaction).checkDirectory, nil},
+	{"check what the move is for", (*transaction).follows, nil},
+	{"choose how services are protected", (*transaction).protect, nil},
+	{"choose the stages of rules", (*transaction).place, nil},
+	{"plan counters and manifest", (*transaction).record, nil},
+	{"check VLAN tags", (*transaction).tags, nil},
+}
+
+// loadXDP brings the program into the kernel, on no device, beside the one that runs. If the change ends here, close removes it.
+var loadXDP = []step{
+	{"load the program", (*transaction).loadProgram, nil},
+	{"go on with counters", (*transaction).keepCounters, nil},
+	{"go on with connections", (*transaction).keepConnections, nil},
+	{"go on with bans", (*transaction).keepBans, nil},
+	{"fill dynamic sets", (*transaction).fillDynamic, nil},
+	{"say what this host has", (*transaction).fillEnds, nil},
+	{"compile the rules for netfilter", (*transaction).netfilter, nil},
+	{"ask whether the operator's sessions live", (*transaction).guard, nil},
+}
+
+// loadNetfilter is loadXDP for a target without a program.
+var loadNetfilter = []step{
+	{"go on with bans", (*transaction).keepBans, nil},
+	{"compile the rules for netfilter", (*transaction).netfilter, nil},
+	{"ask whether the operator's sessions live", (*transaction).guard, nil},
+}
+
+// switchXDP changes what decides where XDP has a part in it, now or before. The rulesets decide beside the old ones until the devices are
+// switched: at no moment is a packet let by that both policies drop (deadlines.go).
+var switchXDP = []step{
+	{"keep the state directory", (*transaction).keepDirectory, nil},
+	{"wind down protections that end", (*transaction).windDown, nil},
+	{"find the tools, and remove remains", (*transaction).prepare, nil},
+	{"retain connections of SYNPROXY", (*transaction).retain, nil},
+	{"have rulesets before a trial decide", (*transaction).stepBack, (*transaction).endTrialBefore},
+	{"make conntrack strict", (*transaction).beStrict, (*transaction).strictAsBefore},
+	{"load the rulesets", (*transaction).loadRulesets, (*transaction).unloadRulesets},
+	{"make conntrack strict that came with them", (*transaction).beStrict, nil},
+	{"switch the devices", (*transaction).attach, (*transaction).detach},
+	{"remove the rulesets of a trial before", (*transaction).dropTried, nil},
+	{"begin the trial", (*transaction).start, nil},
+	{"note what the manifest lacks", (*transaction).annotate, nil},
+	{"keep the rulesets", (*transaction).keepRulesets, nil},
+	{"confirm the devices", (*transaction).confirmDevices, nil},
+	{"remove the rulesets before", (*transaction).finishRulesets, nil},
+}
+
+// switchNetfilter is switchXDP where XDP has no part in the change. The record comes first, so that what is in netfilter is never unknown. A
+// ruleset takes the place of one of its kind in one step, after which nothing may fail that matters.
+var switchNetfilter = []step{
+	{"keep the state directory", (*transaction).keepDirectory, nil},
+	{"find the tools, and remove remains", (*transaction).prepare, nil},
+	{"retain connections of SYNPROXY", (*transaction).retain, nil},
+	{"have rulesets before a trial decide", (*transaction).stepBack, (*transaction).endTrialBefore},
+	{"record the generation", (*transaction).attach, (*transaction).detach},
+	{"make conntrack strict", (*transaction).beStrict, (*transaction).strictAsBefore},
+	{"load the rulesets", (*transaction).loadRulesets, (*transaction).unloadRulesets},
+	{"make conntrack strict that came with them", (*transaction).beStrict, nil},
+	{"remove the rulesets of a trial before", (*transaction).dropTried, nil},
+	{"begin the trial", (*transaction).start, nil},
+	{"note what the manifest lacks", (*transaction).annotate, nil},
+	{"keep the rulesets", (*transaction).keepRulesets, nil},
+	{"remove the rulesets before", (*transaction).finishRulesets, nil},
+}
+
+// What an apply leaves that decides nothing: on trial, after a move, else.
+var (
+	tidyTrial = []step{
+		{"remove the record of a trial before", (*transaction).dropRecord, nil},
+		{"draw a key for SYN cookies", (*transaction).rotateKeys, nil},
+	}
+	tidyMove = []step{
+		{"note that it stands", (*transaction).stands, nil},
+		{"remove stand-ins", (*transaction).dropStandIns, nil},
+		{"take the place of the generation before", (*transaction).succeed, nil},
+	}
+	tidyApply = []step{
+		{"note that it stands", (*transaction).stands, nil},
+		{"remove the record of a trial before", (*transaction).dropRecord, nil},
+		{"remove stand-ins", (*transaction).dropStandIns, nil},
+		{"forget generations before the last", (*transaction).forget, nil},
+		{"give conntrack back", (*transaction).strictAsNext, nil},
+		{"draw a key for SYN cookies", (*transaction).rotateKeys, nil},
+	}
+)
+
+// apply applies a policy, or moves rules. A dry run ends before the switch.
+func (t *transaction) apply(ctx context.Context) (*Applied, error) {
+	defer t.close()
+	load, change, tidy := loadNetfilter, switchNetfilter, tidyApply
+	if t.target == plan.TargetXDP {
+		load = loadXDP
+	}
+	err := t.run(ctx, decide)
+	if err == nil {
+		err = t.run(ctx, load)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.options.DryRun {
+		return t.report(), t.devicesExist()
+	}
+	if t.programs() {
+		change = switchXDP
+	}
+	switch {
+	case t.trial > 0:
+		tidy = tidyTrial
+	case t.move != nil:
+		tidy = tidyMove
+	}
+	ctx = context.WithoutCancel(ctx) // once it changes anything it is not interrupted
+	if err := t.run(ctx, change); err != nil {
+		return nil, err
+	}
+	if err := t.each(ctx, tidy); err != nil { // nothing of it decides
+		t.note(fmt.Sprintf("the next change removes what is left of the previous policy: %v", err))
+	}
+	return t.report(), nil
+}
+
+// confirming keeps the policy on trial: first its rulesets, which can refuse, then XDP. afterConfirm removes what rested during the trial. So
+// wherever this ends, no packet passes that both policies drop.
+var (
+	confirming = []step{
+		{"keep the rulesets", (*transaction).confirmRulesets, nil},
+		{"confirm the devices", (*transaction).confirmDevices, nil},
+	}
+	afterConfirm = []step{
+		{"note that it stands", (*transaction).stands, nil},
+		{"remove the rulesets before", (*transaction).finishRulesets, nil},
+		{"remove stand-ins", (*transaction).dropStandIns, nil},
+		{"forget generations before the last", (*transaction).forget, nil},
+		{"give conntrack back", (*transaction).strictAsNext, nil},
+	}
+)
+
+// confirm keeps the policy that is on trial.
+func (t *transaction) confirm(ctx context.Context) error {
+	t.next, t.manifest, t.rulesets = t.now, t.now.Manifest, t.now.Manifest.AllRulesets()
+	t.number, t.returns, t.old = t.now.Number, t.live.Trial.Old, rulesetsOf(t.base)
+	if err := t.run(ctx, confirming); err != nil {
+		return err
+	}
+	t.final = true
+	return t.each(ctx, afterConfirm)
+}
+
+// givingUp has the policy before a trial decide beside the one on trial. afterGivingUp ends the trial: XDP first, then the rulesets.
+var (
+	givingUp = []step{
+		{"wind down protections that end", (*transaction).windDown, nil},
+		{"have rulesets before a trial decide", (*transaction).stepBack, nil},
+	}
+	afterGivingUp = []step{
+		{"add connections made since", (*transaction).rejoinNext, nil},
+		{"switch the devices", (*transaction).rollBackTrial, nil},
+		{"remove the rulesets on trial", (*transaction).unloadRulesets, nil},
+		{"remove the record", (*transaction).dropRecord, nil},
+		{"give conntrack back", (*transaction).strictAsNext, nil},
+		{"remove the state if it is empty", (*transaction).removeIfEmpty, nil},
+	}
+)
+
+// giveUp ends a trial before its time.
+func (t *transaction) giveUp(ctx context.Context) error {
+	t.ended, t.tried = t.now, t.now.Number
+	t.entered, t.old, t.next = t.now.Manifest.AllRulesets(), rulesetsOf(t.base), t.base
+	if t.base != nil {
+		t.manifest = t.base.Manifest
+	}
+	if err := t.run(ctx, givingUp); err != nil {
+		return err
+	}
+	return t.each(ctx, afterGivingUp)
+}
+
+// goingBack returns to the policy before one that is confirmed, in the order of switchXDP. Its own devices and rulesets stay until then.
+var (
+	goingBack = []step{
+		{"find the policy before", (*transaction).findBefore, nil},
+		{"go on with temporary rules", (*transaction).carryTemporary, nil},
+		{"go on with bans", (*transaction).bansBack, nil},
+		{"wind down protections that end", (*transaction).windDown, nil},
+		{"fill its rulesets", (*transaction).refillRulesets, nil},
+		{"make conntrack strict", (*transaction).beStrict, (*transaction).strictAsBefore},
+		{"load the rulesets", (*transaction).loadRulesets, (*transaction).unloadRulesets},
+		{"make conntrack strict that came with them", (*transaction).beStrict, nil},
+		{"fill dynamic sets", (*transaction).holdBans, nil},
+		{"say what this host has", (*transaction).refreshNext, nil},
+		{"keep the rulesets", (*transaction).keepRulesets, nil},
+		{"add connections made since", (*transaction).rejoinNext, nil},
+		{"switch the devices", (*transaction).switchBack, (*transaction).switchAgain},
+		{"remove the rulesets before", (*transaction).finishRulesets, nil},
+	}
+	afterGoingBack = []step{
+		{"note that it stands", (*transaction).stands, nil},
+		{"give conntrack back", (*transaction).strictAsNext, nil},
+	}
+)
+
+// back returns from a confirmed policy to the one before it.
+func (t *transaction) back(ctx context.Context) error {
+	if err := t.run(ctx, goingBack); err != nil {
+		return err
+	}
+	return t.each(ctx, afterGoingBack)
+}
+
+// exchanging replaces the contents of sets, first in netfilter, in one transaction, then in XDP. If the process dies in between, the
+// manifest still has the old contents, and the next exchange completes the change.
+var exchanging = []step{
+	{"check what the exchange is for", (*transaction).follows, nil},
+	{"read what it was compiled from", (*transaction).readCompiled, nil},
+	{"change the lists of it", (*transaction).changeLists, nil},
+	{"exchange the sets of rulesets", (*transaction).exchangeSets, (*transaction).exchangeBack},
+	{"keep what it is compiled from", (*transaction).keepLists, (*transaction).keepOldLists},
+	{"renew the program, or the manifest", (*transaction).putLists, nil},
+}
+
+// exchange exchanges sets.
+func (t *transaction) exchange(ctx context.Context) error { return t.run(ctx, exchanging) }
+
+// repairing puts back what has gone. Each step puts back single things, by itself or not at all: nothing has to be taken back, and nothing
+// keeps the others from it.
+var repairing = []step{
+	{"give devices their programs", (*transaction).repairDevices, nil},
+	{"give netfilter its rulesets", (*transaction).repairRulesets, nil},
+	{"note what was put back", (*transaction).noteRepair, nil},
+}
+
+// repair puts back what has gone of the policy in force.
+func (t *transaction) repair(ctx context.Context, at scope) error {
+	g, err := t.live.Standing()
+	if err != nil {
+		return err
+	}
+	t.now, t.manifest, t.at, t.repaired = g, g.Manifest, at, &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
+	return t.each(ctx, repairing)
+}
+
+// mending completes or takes back the change of a command that died. XDP says which policy decides, and the rulesets must be those of the
+// same policy.
+var mending = []step{
+	{"note that it stands", (*transaction).stands, nil},
+	{"take the place of the generation before", (*transaction).succeed, nil},
+	{"give netfilter its rulesets", (*transaction).mendRulesets, nil},
+	{"give netfilter its temporary rules", (*transaction).mendTemporary, nil},
+	{"remove stand-ins, and what they stood for", (*transaction).cleanStandIns, nil},
+}
+
+// mend completes or takes back the change of a command that died. During a trial everything is as it should be. A ruleset that is missing
+// altogether was removed by another tool; it is put back only with restore.
+func (t *transaction) mend(ctx context.Context, restore bool) error {
+	t.restore = restore
+	err := t.strictAsBefore(ctx)
+	if !t.runs() || t.live.Trial != nil {
+		return err
+	}
+	t.next, t.manifest, t.number = t.now, t.now.Manifest, t.now.Number
+	return errors.Join(err, t.each(ctx, mending))
+}
+
+// settling removes what a trial has left that ended by itself.
+var settling = []step{
+	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
+	{"add connections made since", (*transaction).rejoinNext, nil},
+	{"give devices their own program", (*transaction).settleDevices, nil}, // they know the trial by its number
+	{"remove the record", (*transaction).dropRecord, nil},
+	{"give conntrack back", (*transaction).strictAsBefore, nil},
+}
+
+// settle removes the remains of the trial of a generation.
+func (t *transaction) settle(ctx context.Context, number int) error {
+	t.tried, t.next = number, t.base
+	return t.each(ctx, settling)
+}

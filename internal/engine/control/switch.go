@@ -1,0 +1,397 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+)
+
+// handOver is the time for which a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
+// ruleset becomes inert after that time, and the previous policy is in force again.
+const handOver = 30 * time.Second
+
+// prepare finds the tools, and removes remains of applies that died.
+func (t *transaction) prepare(ctx context.Context) error {
+	t.rulesets, t.old = t.manifest.AllRulesets(), rulesetsOf(t.base)
+	used := map[netfilter.Kind]bool{}
+	for _, p := range slices.Concat(t.rulesets, t.running()) {
+		used[p.Kind] = true
+	}
+	for k := range used {
+		tool, err := t.live.Tool(ctx, k)
+		if err != nil {
+			return &unavailableError{err}
+		}
+		if _, err := tool.Clean(ctx, t.in.prefixOf(k), namesOf(t.running())...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// running are the rulesets of all that runs.
+func (t *transaction) running() (list []*netfilter.Ruleset) {
+	for _, g := range t.live.All() {
+		list = append(list, t.live.Rulesets(g)...)
+	}
+	return list
+}
+
+func namesOf(list []*netfilter.Ruleset) (names []string) {
+	for _, p := range list {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// rulesetsOf are the rulesets of a generation, none of nil.
+func rulesetsOf(g *generation.Generation) map[netfilter.Kind]*netfilter.Ruleset {
+	of := map[netfilter.Kind]*netfilter.Ruleset{}
+	if g != nil {
+		for _, p := range g.Manifest.Rulesets {
+			of[p.Kind] = p
+		}
+	}
+	return of
+}
+
+// retain has connections that SYNPROXY has started go on.
+func (t *transaction) retain(ctx context.Context) error {
+	return t.in.retainProxy(ctx, t.live.Manifests(), t.manifest)
+}
+
+// stepBack has the rulesets of the policy before a trial decide again. Those on trial decide too, until XDP has changed. If a change that
+// ends the trial fails after this, the trial is over.
+func (t *transaction) stepBack(ctx context.Context) error {
+	if !t.stepsBack() {
+		return nil
+	}
+	return t.onRulesets(ctx, t.ended.Manifest.AllRulesets(), func(tool netfilter.Tool, p *netfilter.Ruleset) error {
+		if old := t.old[p.Kind]; old != nil {
+			return tool.Release(ctx, p.Name, old.Name)
+		}
+		return nil
+	})
+}
+
+func (t *transaction) stepsBack() bool { return t.ended != nil && len(t.old) > 0 }
+
+// endTrialBefore takes stepBack back as far as that goes.
+func (t *transaction) endTrialBefore(ctx context.Context) error {
+	if !t.stepsBack() {
+		return nil
+	}
+	return t.in.over(t.live).giveUp(ctx)
+}
+
+// dropTried removes the rulesets of the policy whose trial this change has ended.
+func (t *transaction) dropTried(ctx context.Context) error {
+	if t.ended == nil {
+		return nil
+	}
+	for _, p := range t.ended.Manifest.AllRulesets() {
+		if err := t.live.Tools[p.Kind].Remove(ctx, p.Name); err != nil {
+			t.remain(p.Name, err)
+		}
+	}
+	return nil
+}
+
+// loadRulesets loads the rulesets in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
+// ones until all has changed: at no moment is a packet let by that both policies drop.
+func (t *transaction) loadRulesets(ctx context.Context) error {
+	t.begin = time.Now()
+	how := netfilter.Loading{Trial: t.guarded(), Beside: t.programs() || t.trial > 0}
+	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error {
+		old := nameOf(t.old[p.Kind])
+		if err := t.remains(tool.Load(ctx, p, old, how)); err != nil {
+			return err
+		}
+		t.entered = append(t.entered, p)
+		t.final = t.final || t.guarded() == 0 && old != ""
+		return nil
+	})
+}
+
+// unloadRulesets takes back the rulesets that were loaded, or are on trial, last first.
+func (t *transaction) unloadRulesets(ctx context.Context) (err error) {
+	for _, p := range slices.Backward(t.entered) {
+		tool, failed := t.live.Tool(ctx, p.Kind)
+		if failed == nil {
+			failed = tool.Rollback(ctx, p.Name, nameOf(t.old[p.Kind]))
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// onRulesets calls fn with each ruleset and its tool, until one fails.
+func (t *transaction) onRulesets(ctx context.Context, list []*netfilter.Ruleset, fn func(netfilter.Tool, *netfilter.Ruleset) error) error {
+	for _, p := range list {
+		tool, err := t.live.Tool(ctx, p.Kind)
+		if err == nil {
+			err = fn(tool, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remains returns nil for the error that parts of the old ruleset are left, because the change is done; it returns any other error.
+func (t *transaction) remains(err error) error {
+	var r *netfilter.RemainsError
+	if errors.As(err, &r) {
+		t.remain(r.Name, r.Err)
+		return nil
+	}
+	return err
+}
+
+func (t *transaction) remain(of string, err error) {
+	t.note(fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
+}
+
+// guarded is how long new rulesets decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
+// the policy is in force.
+func (t *transaction) guarded() time.Duration {
+	switch {
+	case t.trial > 0:
+		return t.trial
+	case t.programs() || t.move != nil: // the old rulesets are set aside, to be read when they count no more
+		return handOver
+	}
+	return 0
+}
+
+func nameOf(p *netfilter.Ruleset) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+// attach makes the generation known, and switches the devices. Without a guard there is no way back.
+func (t *transaction) attach(ctx context.Context) error {
+	text, err := json.Marshal(t.manifest)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	var to []datapath.Attachment
+	if t.program != nil {
+		to = t.attachments()
+	}
+	ends, err := t.programEnds(ctx)
+	if err != nil {
+		return err
+	}
+	var devices []*datapath.Device
+	if t.move != nil {
+		devices, err = t.state.Replace(t.now.Number, t.program, text, to, ends)
+	} else {
+		devices, err = t.state.Install(t.program, text, to, ends)
+	}
+	if err != nil {
+		return err
+	}
+	t.switched = !ends.IsZero() && t.programs()
+	if t.base != nil {
+		t.returns = t.base.Number
+	}
+	if t.program == nil {
+		return t.findRecord()
+	}
+	t.final = !t.switched
+	for _, d := range devices {
+		t.number = d.Generation
+		t.attached = append(t.attached, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
+		if d.Mode == datapath.Native {
+			t.notes = append(t.notes, t.manifest.LostReplies(d.Name)...)
+		}
+	}
+	return nil
+}
+
+// findRecord finds the record of a generation without XDP.
+func (t *transaction) findRecord() error {
+	for _, d := range t.devices() {
+		t.attached = append(t.attached, AppliedDevice{Name: d, Stage: t.stages.First()})
+	}
+	records, err := t.state.Records()
+	if err == nil {
+		t.number = records[0].Number
+	}
+	return err
+}
+
+// detach has devices return to their programs, and removes the record. The devices know a trial by the record: they return first.
+func (t *transaction) detach(context.Context) (err error) {
+	if t.switched {
+		err = t.state.Rollback()
+	}
+	if t.program != nil || t.number == 0 {
+		return err
+	}
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		err = nil // as in settle
+	}
+	return errors.Join(err, removeRecord(t.state, t.number))
+}
+
+// annotate records with the generation what its manifest lacks.
+func (t *transaction) annotate(ctx context.Context) error {
+	err := t.writeNotes(ctx)
+	if err != nil && t.final {
+		t.note(fmt.Sprintf("it is in force, but lists and rules cannot change while it runs: %v; apply it again", err))
+		return nil
+	}
+	return err
+}
+
+// writeNotes writes what the generation was compiled from, and counts. After a move, the counts of the old rulesets are not added any more.
+func (t *transaction) writeNotes(ctx context.Context) error {
+	if t.source != nil {
+		if err := t.state.SetNote(t.number, datapath.NoteSource, t.source); err != nil {
+			return err
+		}
+	}
+	if t.counted == nil {
+		return nil
+	}
+	more := t.counted.GoesOn(t.manifest)
+	if t.move != nil {
+		last, err := t.live.Counts(ctx, t.now)
+		if err != nil {
+			return err
+		}
+		more = last.Leaves(t.manifest, t.counted, t.began)
+	}
+	if more.IsZero() {
+		return nil
+	}
+	return more.Write(t.state, t.number)
+}
+
+// keepRulesets ends the guard of the new rulesets. With a trial it is ended when that is confirmed.
+func (t *transaction) keepRulesets(ctx context.Context) error {
+	if t.trial > 0 || t.guarded() == 0 {
+		return nil
+	}
+	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return tool.Keep(ctx, p.Name) })
+}
+
+// confirmDevices keeps the new programs, if they were guarded. After that there is no way back that leaves nothing.
+func (t *transaction) confirmDevices(context.Context) error {
+	if t.trial > 0 || t.next == nil && !t.both() {
+		return nil
+	}
+	err := t.state.Confirm()
+	if errors.Is(err, datapath.ErrNoTrial) && !t.toProgram() {
+		err = nil // the devices were released at once, as there is no program to return to; or the trial was netfilter's alone
+	}
+	t.final = err == nil
+	return err
+}
+
+// finishRulesets removes the rulesets before. After the first there is no way back.
+func (t *transaction) finishRulesets(ctx context.Context) error {
+	if t.trial > 0 {
+		return nil
+	}
+	var errs []error
+	for _, p := range t.rulesets {
+		if t.guarded() == 0 {
+			continue // it took the place of the one before in one step
+		}
+		old := nameOf(t.old[p.Kind])
+		err := t.remains(t.live.Tools[p.Kind].Finish(ctx, p.Name, old))
+		if err != nil && !t.final {
+			return err
+		}
+		errs = append(errs, err)
+		t.final = t.final || old != ""
+	}
+	for k, old := range t.old {
+		if slices.ContainsFunc(t.rulesets, func(p *netfilter.Ruleset) bool { return p.Kind == k }) {
+			continue
+		}
+		tool, err := t.live.Tool(ctx, k)
+		if err == nil {
+			err = tool.Remove(ctx, old.Name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// stands notes that a policy in netfilter alone is in force for good.
+func (t *transaction) stands(context.Context) error {
+	if t.toProgram() {
+		return nil
+	}
+	return errors.Join(t.state.Took(t.number), t.state.Stands(t.number))
+}
+
+// dropRecord removes the record of the policy whose trial has ended, if it has one.
+func (t *transaction) dropRecord(context.Context) error { return removeRecord(t.state, t.tried) }
+
+// dropStandIns removes the rulesets that decide nothing and only kept others at rest.
+func (t *transaction) dropStandIns(ctx context.Context) (err error) {
+	for _, p := range t.manifest.StandIn {
+		err = errors.Join(err, t.live.Tools[p.Kind].Remove(ctx, p.Name))
+	}
+	return err
+}
+
+// forget removes the records of all generations but this one and the one before it, to which Rollback returns.
+func (t *transaction) forget(context.Context) error {
+	records, err := t.state.Records()
+	errs := []error{err}
+	for _, r := range records {
+		if r.Number != t.number && r.Number != t.returns {
+			errs = append(errs, t.state.RemoveRecord(r.Number))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// succeed has a generation that took the place of another one of the same policy do so for Rollback, too.
+func (t *transaction) succeed(context.Context) error { return t.state.Succeed(t.number) }
+
+// rotateKeys draws a new key for SYN cookies.
+func (t *transaction) rotateKeys(context.Context) error {
+	if _, err := t.state.RotateKeys(); err != nil {
+		t.note(fmt.Sprintf("SYN cookies keep their key: %v", err))
+	}
+	return nil
+}
+
+// report is the result of an apply, or what a dry run tells of it.
+func (t *transaction) report() *Applied {
+	out := &Applied{
+		Target: t.target, Choice: t.choice, Rules: len(t.compiled.Program.Rules), Stages: map[plan.Stage]int{}, Bans: t.bans,
+		Generation: t.number, Devices: t.attached, Notes: append(t.compiled.NotesFor(t.target), t.notes...),
+	}
+	if t.xdp != nil {
+		out.Form = t.xdp.Form
+	}
+	for _, place := range t.stages.Rules {
+		out.Stages[place.Stage]++
+	}
+	for _, s := range t.manifest.Sets {
+		out.Entries += s.Entries
+	}
+	if t.trial > 0 && t.number != 0 {
+		out.Confirm, out.Returns = t.trial.Seconds(), t.returns
+	}
+	return out
+}
