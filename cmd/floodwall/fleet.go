@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // fleetFlags are the flags of fleet push and fleet rollback.
@@ -193,7 +194,7 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 			return err
 		}
 		if len(without) > 0 {
-			return &policies.ReleaseError{Problem: fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), Remedy: "`floodwall fleet status` says why"}
+			return wording.Hinted(fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), "`floodwall fleet status` says why")
 		}
 		e.println("version %d runs on all nodes that report", version)
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // DefaultDir has the sockets of the instance with the default directory in the BPF file system.
@@ -29,14 +30,6 @@ func Dir(bpffs, standard string) string {
 	return filepath.Join(DefaultDir, instance.Name(bpffs, standard))
 }
 
-// DirError says that a directory cannot have the sockets.
-type DirError struct{ Problem, Remedy string }
-
-func (e *DirError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *DirError) Hint() string { return e.Remedy }
-
 // unixSockets are the two that a directory has, locked.
 type unixSockets struct {
 	read, control net.Listener
@@ -46,11 +39,11 @@ type unixSockets struct {
 }
 
 // openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
-// directory that another process serves is a *DirError.
+// directory that another process serves is a *wording.HintError.
 func openSockets(dir string) (*unixSockets, error) {
 	if len(filepath.Join(dir, ControlSocket)) > sockets.LongestPath {
-		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, sockets.LongestPath),
-			"name a shorter directory with --run"}
+		return nil, wording.Hinted(fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, sockets.LongestPath),
+			"name a shorter directory with --run")
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("directory of sockets: %w", err)
@@ -78,8 +71,8 @@ func (s *unixSockets) take() (err error) {
 	s.unlock, err = instance.TakeFile(filepath.Join(s.dir, "sockets.lock"))
 	var held *instance.HeldError
 	if errors.As(err, &held) {
-		return &DirError{fmt.Sprintf("another daemon serves the sockets of %s: process %d", s.dir, held.Process),
-			"end it first, or name another directory with --run"}
+		return wording.Hinted(fmt.Sprintf("another daemon serves the sockets of %s: process %d", s.dir, held.Process),
+			"end it first, or name another directory with --run")
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/os/remote"
 	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -86,7 +87,7 @@ func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
 		}
 		pair, err := tls.X509KeyPair(text, text)
 		if err != nil {
-			return nil, &CrowdsecError{fmt.Sprintf("cert: %s: %v", of.Cert, err), "the file has the certificate and then its private key, both in PEM form"}
+			return nil, wording.Hinted(fmt.Sprintf("cert: %s: %v", of.Cert, err), "the file has the certificate and then its private key, both in PEM form")
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -129,7 +130,7 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 // refused says what a status means.
 func (c *client) refused(r *http.Response) error {
 	status := remote.Status(r.StatusCode)
-	problem := &CrowdsecError{fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), ""}
+	problem := wording.Hinted(fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), "")
 	switch r.StatusCode {
 	case http.StatusOK:
 		return nil
@@ -148,14 +149,6 @@ func (c *client) refused(r *http.Response) error {
 	}
 	return problem
 }
-
-// CrowdsecError is a refusal with a remedy.
-type CrowdsecError struct{ Problem, Remedy string }
-
-func (e *CrowdsecError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *CrowdsecError) Hint() string { return e.Remedy }
 
 // readAnswer reads one decision after the other: none of a broken answer counts, and a huge one takes no more memory than its
 // decisions.

@@ -13,16 +13,9 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
-
-// RestoreError says what is in force in place of a saved policy.
-type RestoreError struct{ Problem, Remedy string }
-
-func (e *RestoreError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *RestoreError) Hint() string { return e.Remedy }
 
 // Restore applies what was saved for boot: the policy that was confirmed last; if that cannot be, the one that was confirmed before it; and
 // if neither can, the fail-safe. Nothing of it reads the operator's files. Whatever is not the first is an error, so that the unit is seen
@@ -101,13 +94,13 @@ func (h Host) restoreFailsafe(ctx context.Context, store boot.Store, told func(*
 			_, err = h.restorePolicy(ctx, p, boot.Options{}, "", told)
 		}
 		if err == nil {
-			return &RestoreError{fmt.Sprintf("no saved policy could be loaded: %s is in force, which passes what is essential and SSH, and drops all else", file),
-				"log in and apply a policy"}
+			return wording.Hinted(fmt.Sprintf("no saved policy could be loaded: %s is in force, which passes what is essential and SSH, and drops all else", file),
+				"log in and apply a policy")
 		}
 		errs = append(errs, err)
 	}
 	if texts == nil {
-		return &RestoreError{"no saved policy could be loaded: nothing is filtered, as the policy says (boot: open)", "apply a policy"}
+		return wording.Hinted("no saved policy could be loaded: nothing is filtered, as the policy says (boot: open)", "apply a policy")
 	}
 	return errors.Join(append(errs, errors.New("no saved policy could be loaded, nor the fail-safe: nothing is filtered"))...)
 }

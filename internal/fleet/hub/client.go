@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // How long commands wait for hubs.
@@ -65,7 +66,7 @@ func unreachable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &ConfigError{fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall hub run` runs"}
+	return wording.Hinted(fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall hub run` runs")
 }
 
 // Hubs are the names of the hubs of the fleet.
@@ -111,8 +112,8 @@ func (c *Client) ask(ctx context.Context, subject string, o order, wait time.Dur
 func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (wire.Invitation, error) {
 	i := wire.Invitation{Name: name, Secret: wire.NewSecret(), Hubs: c.config.Servers()}
 	if c.config.NATS != "" {
-		return i, &ConfigError{"this fleet uses a NATS cluster of its own, which makes its own users",
-			fmt.Sprintf("on the node: floodwall join --name %s --nats %s --controller %s", name, c.config.NATS, c.config.Controller)}
+		return i, wording.Hinted("this fleet uses a NATS cluster of its own, which makes its own users",
+			fmt.Sprintf("on the node: floodwall join --name %s --nats %s --controller %s", name, c.config.NATS, c.config.Controller))
 	}
 	_, text, err := c.config.authority()
 	if err != nil {
@@ -128,8 +129,8 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 // Revoke puts a node out of the fleet. It returns how many bans of the node are lifted.
 func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
 	if c.config.NATS != "" {
-		return 0, &ConfigError{"this fleet uses a NATS cluster of its own, which admits its users",
-			fmt.Sprintf("remove the user of %s from the configuration of the cluster; `floodwall hub unban` lifts its bans", name)}
+		return 0, wording.Hinted("this fleet uses a NATS cluster of its own, which admits its users",
+			fmt.Sprintf("remove the user of %s from the configuration of the cluster; `floodwall hub unban` lifts its bans", name))
 	}
 	r, err := c.ask(ctx, adminRevoke, order{Name: name}, revokeWait)
 	return r.Lifted, err
@@ -224,8 +225,8 @@ func (c *Client) offer(ctx context.Context, said wire.Offer) error {
 		return fmt.Errorf("answer of a hub: %w", err)
 	}
 	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > wire.Ahead { // a lift would not count for what was said since
-		return &ConfigError{fmt.Sprintf("the clock of this host is %v ahead of that of the hub: what was said may count in part, or not at all", skew),
-			"set the clock of both hosts (NTP), and run the same command again"}
+		return wording.Hinted(fmt.Sprintf("the clock of this host is %v ahead of that of the hub: what was said may count in part, or not at all", skew),
+			"set the clock of both hosts (NTP), and run the same command again")
 	}
 	for i, o := range a.Outcomes {
 		if o == wire.Taken {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Names of files in the state directory of a hub.
@@ -56,29 +58,21 @@ type Config struct {
 	Plain bool `json:"-"`
 }
 
-// ConfigError says that the state directory of a hub cannot be used.
-type ConfigError struct{ Problem, Remedy string }
-
-func (e *ConfigError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *ConfigError) Hint() string { return e.Remedy }
-
 // Read reads the state directory of a hub.
 func Read(dir string) (*Config, error) {
 	text, err := os.ReadFile(filepath.Join(dir, configFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &ConfigError{fmt.Sprintf("%s is not the state directory of a hub", dir), "`floodwall hub init` makes one"}
+		return nil, wording.Hinted(fmt.Sprintf("%s is not the state directory of a hub", dir), "`floodwall hub init` makes one")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	c := &Config{dir: dir}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, &ConfigError{fmt.Sprintf("%s cannot be read: %v", filepath.Join(dir, configFile), err), "restore the file from a backup"}
+		return nil, wording.Hinted(fmt.Sprintf("%s cannot be read: %v", filepath.Join(dir, configFile), err), "restore the file from a backup")
 	}
 	if c.NATS == "" && c.self() == nil {
-		return nil, &ConfigError{fmt.Sprintf("%s: hub %q is not among its hubs", filepath.Join(dir, configFile), c.Name), "restore the file from a backup"}
+		return nil, wording.Hinted(fmt.Sprintf("%s: hub %q is not among its hubs", filepath.Join(dir, configFile), c.Name), "restore the file from a backup")
 	}
 	return c, nil
 }
@@ -131,7 +125,7 @@ func readSeed(path string) (nkeys.KeyPair, error) {
 		return nil, fmt.Errorf("key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, &ConfigError{path + " can be read by others", "chmod 600 " + path + ", and make a new key if somebody may have read it"}
+		return nil, wording.Hinted(path+" can be read by others", "chmod 600 "+path+", and make a new key if somebody may have read it")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

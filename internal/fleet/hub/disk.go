@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // How much of the disk a hub uses, in MB (10^6 bytes).
@@ -64,8 +65,8 @@ func (c *Config) Holds() (prefixes int, policy int64) {
 // starts with less: its nodes need it.
 func (c *Config) checkDisk(log func(string)) error {
 	if c.DiskMB != 0 && c.DiskMB < LeastDisk {
-		return &ConfigError{fmt.Sprintf("%s: disk_mb is %d, and a hub needs %d at least", filepath.Join(c.dir, configFile), c.DiskMB, LeastDisk),
-			fmt.Sprintf("write %d or more, in the file of each hub of the fleet", LeastDisk)}
+		return wording.Hinted(fmt.Sprintf("%s: disk_mb is %d, and a hub needs %d at least", filepath.Join(c.dir, configFile), c.DiskMB, LeastDisk),
+			fmt.Sprintf("write %d or more, in the file of each hub of the fleet", LeastDisk))
 	}
 	free, err := freeBytes(c.store())
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *Config) checkDisk(log func(string)) error {
 		log(problem + ": " + hint)
 		return nil
 	}
-	return &ConfigError{problem, hint}
+	return wording.Hinted(problem, hint)
 }
 
 // store is the directory on whose disk the hub keeps what it knows.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
@@ -90,7 +92,7 @@ func TestOfCluster(t *testing.T) {
 	_, invited := c.Invite(t.Context(), "web-1", time.Hour)
 	_, revoked := c.Revoke(t.Context(), "web-1")
 	for err, want := range map[error]string{invited: "floodwall join --name web-1", revoked: "remove the user of web-1"} {
-		if e := (*ConfigError)(nil); !errors.As(err, &e) || !strings.Contains(e.Hint(), want) {
+		if e := (*wording.HintError)(nil); !errors.As(err, &e) || !strings.Contains(e.Hint(), want) {
 			t.Errorf("%v, want a hint with %q", err, want)
 		}
 	}

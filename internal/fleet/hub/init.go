@@ -20,6 +20,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // certLife is how long certificates of hubs hold.
@@ -43,7 +44,7 @@ func NewPeer(name, address string) (Peer, error) {
 // name. It returns the directories. The controller's key is in dir itself. diskMB is Config.DiskMB.
 func Init(dir string, peers []Peer, diskMB int) (dirs []string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
-		return nil, &ConfigError{dir + " has the keys of a fleet already", "name another directory with --dir; a fleet whose keys are lost begins anew"}
+		return nil, wording.Hinted(dir+" has the keys of a fleet already", "name another directory with --dir; a fleet whose keys are lost begins anew")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
@@ -174,7 +175,7 @@ type Made struct {
 // InitClient makes the state of a hub that uses an existing cluster, with a key for it unless there are credentials.
 func InitClient(dir, servers, creds string) (m Made, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
-		return m, &ConfigError{dir + " has the keys of a fleet already", "name another directory with --dir"}
+		return m, wording.Hinted(dir+" has the keys of a fleet already", "name another directory with --dir")
 	}
 	controller, seed, err := newKey()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // pushWait is how long the hubs may take to keep a part of a file.
@@ -24,7 +25,7 @@ func (c *Client) policyStream(ctx context.Context) (jetstream.JetStream, jetstre
 	}
 	s, err := js.Stream(ctx, policyStream)
 	if err != nil {
-		return nil, nil, &ConfigError{fmt.Sprintf("the hubs have no stream of policies: %v", err), "see whether `floodwall hub run` of this version runs"}
+		return nil, nil, wording.Hinted(fmt.Sprintf("the hubs have no stream of policies: %v", err), "see whether `floodwall hub run` of this version runs")
 	}
 	return js, s, nil
 }
@@ -74,7 +75,7 @@ func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, con
 	seq := uint64(0)
 	if m, err := s.GetLastMsgForSubject(ctx, wire.PolicyHead); err == nil {
 		if string(m.Data) != string(was) {
-			return &ConfigError{"somebody else has released a policy meanwhile", "run `floodwall fleet status`, and the same command again"}
+			return wording.Hinted("somebody else has released a policy meanwhile", "run `floodwall fleet status`, and the same command again")
 		}
 		seq = m.Sequence
 	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -90,8 +91,8 @@ func (c *Client) fits(content map[string][]byte) error {
 		size += int64(len(b))
 	}
 	if _, most := c.config.Holds(); size > most {
-		return &ConfigError{fmt.Sprintf("the policy and its files have %d bytes, and the disks of the hubs suffice for %d", size, most),
-			"make lists smaller, or raise disk_mb in " + configFile + " of each hub"}
+		return wording.Hinted(fmt.Sprintf("the policy and its files have %d bytes, and the disks of the hubs suffice for %d", size, most),
+			"make lists smaller, or raise disk_mb in "+configFile+" of each hub")
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func put(ctx context.Context, js jetstream.JetStream, subject string, data []byt
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
 	if _, err := js.Publish(ctx, subject, data, o...); err != nil {
-		return &ConfigError{fmt.Sprintf("the hubs cannot keep the policy: %v", err), "see whether most hubs run and have space on their disks, and run the same command again"}
+		return wording.Hinted(fmt.Sprintf("the hubs cannot keep the policy: %v", err), "see whether most hubs run and have space on their disks, and run the same command again")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // startWait is how long the server may take to listen.
@@ -32,8 +33,8 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 	if !c.Plain {
 		free, err := net.Listen("tcp", c.self().Nodes) // the server does not say why it cannot
 		if err != nil {
-			return nil, &ConfigError{fmt.Sprintf("the hub cannot listen: %v", err),
-				"see whether another process has the port, and whether the host has the address of `floodwall hub init`"}
+			return nil, wording.Hinted(fmt.Sprintf("the hub cannot listen: %v", err),
+				"see whether another process has the port, and whether the host has the address of `floodwall hub init`")
 		}
 		free.Close()
 	}
@@ -44,8 +45,8 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 	s.Start()
 	if !s.ReadyForConnections(startWait) {
 		s.Shutdown()
-		return nil, &ConfigError{fmt.Sprintf("the NATS server does not listen on %s", c.self().Nodes),
-			"see whether another process has the port, and whether the host has the address"}
+		return nil, wording.Hinted(fmt.Sprintf("the NATS server does not listen on %s", c.self().Nodes),
+			"see whether another process has the port, and whether the host has the address")
 	}
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // File is what a node knows of its fleet. It holds the node's key, so its file is for root only.
@@ -31,16 +32,8 @@ type File struct {
 	State string `json:"-"`
 }
 
-// FileError says that a node's file cannot be used.
-type FileError struct{ Problem, Remedy string }
-
-func (e *FileError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *FileError) Hint() string { return e.Remedy }
-
 // ErrNotJoined says that this host is of no fleet.
-var ErrNotJoined error = &FileError{"this host is of no fleet", "`floodwall hub invite NAME` on a hub prints the command by which it joins"}
+var ErrNotJoined error = wording.Hinted("this host is of no fleet", "`floodwall hub invite NAME` on a hub prints the command by which it joins")
 
 // Path is the file in a state directory.
 func Path(state string) string { return filepath.Join(state, "fleet.json") }
@@ -56,7 +49,7 @@ func Read(state string) (*File, error) {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, &FileError{path + " can be read by others, and holds the key of this node", "chmod 600 " + path + "; if somebody may have read it, `floodwall hub revoke` and join anew"}
+		return nil, wording.Hinted(path+" can be read by others, and holds the key of this node", "chmod 600 "+path+"; if somebody may have read it, `floodwall hub revoke` and join anew")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -68,7 +61,7 @@ func Read(state string) (*File, error) {
 		err = f.check()
 	}
 	if err != nil {
-		return nil, &FileError{fmt.Sprintf("%s is damaged: %v", path, err), "restore it, or `floodwall leave` and join anew"}
+		return nil, wording.Hinted(fmt.Sprintf("%s is damaged: %v", path, err), "restore it, or `floodwall leave` and join anew")
 	}
 	return &f, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // joinWait is how long a hub may take to answer.
@@ -160,10 +161,10 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 	conn, err := nats.Connect(strings.Join(i.Hubs, ","), nats.UserInfo("join."+i.Name, i.Secret), nats.Secure(pinned(i.CA)),
 		nats.CustomInboxPrefix(wire.Inbox("join_"+i.Name)), nats.Timeout(joinWait))
 	if errors.Is(err, nats.ErrAuthorization) {
-		return a, &FileError{"the hub does not know this invitation", "it has ended, or was used: `floodwall hub invite` makes a new one"}
+		return a, wording.Hinted("the hub does not know this invitation", "it has ended, or was used: `floodwall hub invite` makes a new one")
 	}
 	if err != nil {
-		return a, &FileError{fmt.Sprintf("no hub can be reached at %s: %v", strings.Join(i.Hubs, ", "), err), "see whether a hub runs there, and whether a firewall is between"}
+		return a, wording.Hinted(fmt.Sprintf("no hub can be reached at %s: %v", strings.Join(i.Hubs, ", "), err), "see whether a hub runs there, and whether a firewall is between")
 	}
 	defer conn.Close()
 	text, err := json.Marshal(map[string]string{"key": key, "secret": i.Secret})
@@ -174,13 +175,13 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 	defer cancel()
 	m, err := conn.RequestWithContext(ctx, wire.Join+"."+i.Name, text)
 	if err != nil {
-		return a, &FileError{fmt.Sprintf("the hub does not answer: %v", err), "run the same command again"}
+		return a, wording.Hinted(fmt.Sprintf("the hub does not answer: %v", err), "run the same command again")
 	}
 	if err := json.Unmarshal(m.Data, &a); err != nil {
 		return a, fmt.Errorf("answer of the hub: %w", err)
 	}
 	if a.Error != "" {
-		return a, &FileError{"the hub refuses: " + a.Error, "`floodwall hub invite` makes a new invitation"}
+		return a, wording.Hinted("the hub refuses: "+a.Error, "`floodwall hub invite` makes a new invitation")
 	}
 	return a, nil
 }

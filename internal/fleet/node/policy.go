@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // askWait is how long a hub may take to answer.
@@ -36,7 +37,7 @@ func Trust(state, key string) error {
 // checkPolicyKey tells why a key cannot sign policies.
 func checkPolicyKey(key string) error {
 	if key != "" && !nkeys.IsValidPublicAccountKey(key) {
-		return &FileError{fmt.Sprintf("%q is no public key for policies", key), "it begins with A: `floodwall fleet key FILE` prints it"}
+		return wording.Hinted(fmt.Sprintf("%q is no public key for policies", key), "it begins with A: `floodwall fleet key FILE` prints it")
 	}
 	return nil
 }

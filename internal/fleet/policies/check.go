@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -29,8 +30,8 @@ func CheckPolicy(p *policy.Policy, names []string) error {
 				return err
 			}
 		case !slices.Contains(names, inside) || inside == Policy:
-			return &Error{fmt.Sprintf("%s:%d: %s names %s, which is not in the bundle", p.File, ref.Pos.Line, ref.What, *ref.Name),
-				"put the file into the directory of the policy, and name it by its path there"}
+			return wording.Hinted(fmt.Sprintf("%s:%d: %s names %s, which is not in the bundle", p.File, ref.Pos.Line, ref.What, *ref.Name),
+				"put the file into the directory of the policy, and name it by its path there")
 		default:
 			used[inside] = true
 		}
@@ -42,7 +43,7 @@ func CheckPolicy(p *policy.Policy, names []string) error {
 	}
 	for _, n := range names {
 		if !used[n] {
-			return &Error{fmt.Sprintf("the policy does not name %s", n), "remove the file from the directory: a bundle has the policy and the files that it names"}
+			return wording.Hinted(fmt.Sprintf("the policy does not name %s", n), "remove the file from the directory: a bundle has the policy and the files that it names")
 		}
 	}
 	return nil
@@ -77,5 +78,5 @@ func within(name, dir, what string) error {
 	if name == "" || strings.HasPrefix(path.Clean(name), dir) {
 		return nil
 	}
-	return &Error{fmt.Sprintf("%s: the policy of a bundle must not name %s", what, name), "keep the file below " + dir + " on each node: a bundle has no secrets"}
+	return wording.Hinted(fmt.Sprintf("%s: the policy of a bundle must not name %s", what, name), "keep the file below "+dir+" on each node: a bundle has no secrets")
 }

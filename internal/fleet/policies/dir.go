@@ -12,30 +12,23 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
-
-// Error says why a directory is no bundle.
-type Error struct{ Problem, Remedy string }
-
-func (e *Error) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *Error) Hint() string { return e.Remedy }
 
 // ReadDir reads a directory to be signed: its files, and their content by SHA-256. The policy is checked.
 func ReadDir(dir string) (files []File, content map[string][]byte, err error) {
 	const what = "a bundle is a directory with a " + Policy + " and the lists that it names"
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, &Error{dir + " is not there", what}
+		return nil, nil, wording.Hinted(dir+" is not there", what)
 	case err == nil && !info.IsDir():
-		return nil, nil, &Error{dir + " is no directory", what}
+		return nil, nil, wording.Hinted(dir+" is no directory", what)
 	}
 	content = map[string][]byte{}
 	text, err := readRegular(filepath.Join(dir, Policy))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &Error{fmt.Sprintf("%s has no %s", dir, Policy), what}
+		return nil, nil, wording.Hinted(fmt.Sprintf("%s has no %s", dir, Policy), what)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -79,7 +72,7 @@ func list(dir string) (names []string, err error) {
 		}
 		rel, err := filepath.Rel(dir, at)
 		if names = append(names, filepath.ToSlash(rel)); len(names) > MaxFiles {
-			return &Error{fmt.Sprintf("%s has more than %d files", dir, MaxFiles), "a bundle has the policy and its lists alone"}
+			return wording.Hinted(fmt.Sprintf("%s has more than %d files", dir, MaxFiles), "a bundle has the policy and its lists alone")
 		}
 		return err
 	})
@@ -94,7 +87,7 @@ func readRegular(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &Error{name + " is no regular file", "put a copy of the file into the directory"}
+		return nil, wording.Hinted(name+" is no regular file", "put a copy of the file into the directory")
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -103,7 +96,7 @@ func readRegular(name string) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err == nil && len(b) > MaxFile {
-		err = &Error{fmt.Sprintf("%s has more than %d bytes", name, MaxFile), "make the list smaller, or have the nodes fetch it by `url`"}
+		err = wording.Hinted(fmt.Sprintf("%s has more than %d bytes", name, MaxFile), "make the list smaller, or have the nodes fetch it by `url`")
 	}
 	return b, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // versionSuffix is of the file that has the last version that a key has signed: the hubs could hide it.
@@ -28,10 +29,10 @@ func NewKey(file string) (public string, err error) {
 	}
 	err = safefile.Create(file, append(seed, '\n'), 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return "", &ReleaseError{file + " is there already", "name another file: a key that is lost cannot sign again"}
+		return "", wording.Hinted(file+" is there already", "name another file: a key that is lost cannot sign again")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &ReleaseError{"the directory of " + file + " is not there", "make it first, for its owner alone"}
+		return "", wording.Hinted("the directory of "+file+" is not there", "make it first, for its owner alone")
 	}
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
@@ -43,13 +44,13 @@ func NewKey(file string) (public string, err error) {
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil, &ReleaseError{file + " is not there", "name the file that `floodwall fleet key FILE` made"}
+		return nil, 0, nil, wording.Hinted(file+" is not there", "name the file that `floodwall fleet key FILE` made")
 	}
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, 0, nil, &ReleaseError{file + " can be read by others", "chmod 600 " + file + ", and make a new key if somebody may have read it"}
+		return nil, 0, nil, wording.Hinted(file+" can be read by others", "chmod 600 "+file+", and make a new key if somebody may have read it")
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -63,7 +64,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 		}
 	}
 	if err != nil {
-		return nil, 0, nil, &ReleaseError{fmt.Sprintf("%s has no key for policies: %v", file, err), "`floodwall fleet key FILE` makes one; the controller's key is another"}
+		return nil, 0, nil, wording.Hinted(fmt.Sprintf("%s has no key for policies: %v", file, err), "`floodwall fleet key FILE` makes one; the controller's key is another")
 	}
 	kept := file + versionSuffix
 	text, err = os.ReadFile(kept)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Hubs are the hubs of a fleet.
@@ -42,14 +43,6 @@ type Plan struct {
 	Tell func(text string)
 	Took func(version uint64) error // is told the version before a hub is
 }
-
-// ReleaseError says why a release does not go on.
-type ReleaseError struct{ Problem, Remedy string }
-
-func (e *ReleaseError) Error() string { return e.Problem }
-
-// Hint is the remedy.
-func (e *ReleaseError) Hint() string { return e.Remedy }
 
 // patience is how long nodes may take beyond a trial: to load the files, and to say so.
 const patience = 2 * time.Minute
@@ -81,7 +74,7 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 		return 0, err
 	}
 	if head == nil {
-		return 0, &ReleaseError{"no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one"}
+		return 0, wording.Hinted("no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one")
 	}
 	m, err := p.earlier(ctx, h, head, version)
 	if err != nil {
@@ -94,7 +87,7 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 			err = errors.New("it is not what was signed")
 		}
 		if err != nil {
-			return 0, &ReleaseError{fmt.Sprintf("the hubs do not have %s of version %d: %v", f.Name, m.Version, err), "push the directory of that version again"}
+			return 0, wording.Hinted(fmt.Sprintf("the hubs do not have %s of version %d: %v", f.Name, m.Version, err), "push the directory of that version again")
 		}
 		content[f.Sum] = b
 	}
@@ -126,12 +119,12 @@ func (p *Plan) earlier(ctx context.Context, h Hubs, head *Manifest, version uint
 		case found == nil && m.Content() != head.Content():
 			found = m
 		case found != nil && m.Content() == head.Content():
-			return nil, &ReleaseError{fmt.Sprintf("version %d has the files of version %d again: it is a rollback from version %d", head.Version, v, found.Version),
-				"name the version whose files shall come back with --to"}
+			return nil, wording.Hinted(fmt.Sprintf("version %d has the files of version %d again: it is a rollback from version %d", head.Version, v, found.Version),
+				"name the version whose files shall come back with --to")
 		}
 	}
 	if found == nil {
-		return nil, &ReleaseError{"the hubs have no earlier version with other files", "push the directory of the policy again"}
+		return nil, wording.Hinted("the hubs have no earlier version with other files", "push the directory of the policy again")
 	}
 	return found, nil
 }
@@ -160,8 +153,8 @@ func (p *Plan) open(order []byte) (*Manifest, error) {
 	return m, err
 }
 
-var errOtherKey = &ReleaseError{"the policy at the hubs is signed by another key",
-	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key"}
+var errOtherKey = wording.Hinted("the policy at the hubs is signed by another key",
+	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key")
 
 // head is the order that counts, and its manifest, nil when there is none. One that this key has not signed is passed by when the hubs have an
 // earlier version that it has: somebody has published at the hubs who has not the key.
@@ -183,7 +176,7 @@ func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *Manifest, err
 	case p.NewKey:
 		return order, nil, nil
 	case err != errOtherKey:
-		err = &ReleaseError{fmt.Sprintf("the order that counts at the hubs cannot be read: %v", err), errOtherKey.Remedy}
+		err = wording.Hinted(fmt.Sprintf("the order that counts at the hubs cannot be read: %v", err), errOtherKey.Remedy)
 	}
 	return nil, nil, err
 }
@@ -227,8 +220,8 @@ func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *Manifest, 
 		}
 		for _, name := range p.Canary {
 			if s, ok := states[name]; !ok || s.Age > stale {
-				return 0, &ReleaseError{fmt.Sprintf("canary %s does not report to the hubs", name),
-					"see `floodwall fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)"}
+				return 0, wording.Hinted(fmt.Sprintf("canary %s does not report to the hubs", name),
+					"see `floodwall fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)")
 			}
 		}
 	}
@@ -266,13 +259,13 @@ func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *Manifest, content
 }
 
 func halted(version uint64, format string, args ...any) error {
-	return &ReleaseError{fmt.Sprintf("version %d goes to no other node: ", version) + fmt.Sprintf(format, args...),
-		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before"}
+	return wording.Hinted(fmt.Sprintf("version %d goes to no other node: ", version)+fmt.Sprintf(format, args...),
+		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before")
 }
 
 // left says where a version stays when the release ends for another reason than the canaries.
 func (p *Plan) left(m *Manifest, err error) error {
-	if known := (*ReleaseError)(nil); !errors.As(err, &known) {
+	if known := (*wording.HintError)(nil); !errors.As(err, &known) {
 		p.Tell(fmt.Sprintf("version %d stays at the canaries, and goes to no other node: %s", m.Version, strings.Join(m.Canary, ", ")))
 	}
 	return err
