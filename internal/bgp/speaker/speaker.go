@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
-	"github.com/floodwall/floodwall/policy"
 )
 
 // Speaker holds sessions, and announces what is wanted while it is.
@@ -140,7 +139,7 @@ func (s *Speaker) due(now time.Time) map[string]*wire.Announcement {
 	due, of := map[string]*wire.Announcement{}, map[netip.Addr]int{}
 	for i := range list {
 		a := &list[i]
-		if !s.wanted.Upstream.Live || !a.Out(now) || Full(s.wanted.Upstream, a.Family(), of) != nil {
+		if !s.wanted.Upstream.Live || !a.Out(now) || wire.Full(s.wanted.Upstream, a.Family(), of) != nil {
 			continue
 		}
 		for _, p := range s.wanted.Upstream.Peers {
@@ -151,16 +150,6 @@ func (s *Speaker) due(now time.Time) map[string]*wire.Announcement {
 		due[a.Key()] = a
 	}
 	return due
-}
-
-// Full is the router that takes no announcement of a family beside those that it has, or nil.
-func Full(u *policy.Upstream, f policy.Family, has map[netip.Addr]int) *policy.Peer {
-	for i, p := range u.Peers {
-		if slices.Contains(p.Families, f) && has[p.Address] >= p.Max {
-			return &u.Peers[i]
-		}
-	}
-	return nil
 }
 
 // look is how often the speaker looks whether an announcement begins or ends.

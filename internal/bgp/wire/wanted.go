@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/policy"
@@ -47,6 +48,16 @@ func (a *Announcement) Family() policy.Family {
 
 // Out reports whether it is to be announced at a time.
 func (a *Announcement) Out(at time.Time) bool { return !a.Start.After(at) && a.End.After(at) }
+
+// Full is the router that takes no announcement of a family beside those that it has, or nil.
+func Full(u *policy.Upstream, f policy.Family, has map[netip.Addr]int) *policy.Peer {
+	for i, p := range u.Peers {
+		if slices.Contains(p.Families, f) && has[p.Address] >= p.Max {
+			return &u.Peers[i]
+		}
+	}
+	return nil
+}
 
 // Longest is how long an announcement may last.
 const Longest = 7 * 24 * time.Hour

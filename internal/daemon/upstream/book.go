@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/os/safefile"
@@ -71,7 +70,7 @@ func (e *FullError) Error() string {
 
 // Hint is what helps.
 func (e *FullError) Hint() string {
-	return "withdraw one (`floodwall bgp status` lists them), or raise `max` of the router, if your provider agrees"
+	return "withdraw one (`floodwall-bgp status` lists them), or raise `max` of the router, if your provider agrees"
 }
 
 // FamilyError says that no router takes a kind of route.
@@ -141,7 +140,7 @@ func (p *pages) plan(u *policy.Upstream, r Request, now time.Time) (wire.Announc
 	if !slices.ContainsFunc(u.Peers, func(o policy.Peer) bool { return slices.Contains(o.Families, a.Family()) }) {
 		return a, &FamilyError{a.Family()}
 	}
-	if full := speaker.Full(u, a.Family(), has); full != nil {
+	if full := wire.Full(u, a.Family(), has); full != nil {
 		return a, &FullError{full.Address, full.Max}
 	}
 	return a, nil
