@@ -9,9 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
+	"golang.org/x/sys/unix"
 )
 
 // FileReader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
@@ -19,7 +17,7 @@ type FileReader struct {
 	name string
 	file *os.File
 	in   bounded
-	read func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error)
+	form format
 }
 
 // mostBytes is how much of a file is read for one packet, with what stands before it. A length in the file may say 4 GB, and a small gzip file
@@ -76,29 +74,11 @@ func (r *FileReader) begin(in *bufio.Reader) error {
 	}
 	r.in = bounded{in, mostBytes}
 	if [4]byte(magic) == pcapngMagic {
-		ng, err := pcapgo.NewNgReader(&r.in, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
-		if err != nil {
-			return err
-		}
-		r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
-			data, info, err := ng.ReadPacketData()
-			link := layers.LinkTypeEthernet
-			if err == nil && len(info.AncillaryData) > 0 {
-				link, _ = info.AncillaryData[0].(layers.LinkType)
-			}
-			return data, info, link, err
-		}
-		return nil
+		r.form, err = newPcapng(&r.in)
+	} else {
+		r.form, err = newPcap(&r.in)
 	}
-	old, err := pcapgo.NewReader(&r.in)
-	if err != nil {
-		return err
-	}
-	r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
-		data, info, err := old.ReadPacketData()
-		return data, info, old.LinkType(), err
-	}
-	return nil
+	return err
 }
 
 // Read reads a packet as an Ethernet frame. The header of another link layer is replaced. It returns io.EOF
@@ -106,19 +86,19 @@ func (r *FileReader) begin(in *bufio.Reader) error {
 // layer is not known.
 func (r *FileReader) Read() (FilePacket, error) {
 	r.in.left = mostBytes
-	data, info, link, err := r.read()
+	c, err := r.form.next()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return FilePacket{}, io.EOF
 	}
 	if err != nil {
 		return FilePacket{}, &FileError{r.name, fmt.Sprintf("is damaged: %v", err), "write the capture anew"}
 	}
-	frame, ok := ethernet(data, link)
+	frame, ok := ethernet(c.data, c.link)
 	if !ok {
-		return FilePacket{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", int(link)),
+		return FilePacket{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", c.link),
 			"capture on an Ethernet device, or with `tcpdump -i any`"}
 	}
-	return FilePacket{Time: info.Timestamp, Length: max(len(frame), info.Length+len(frame)-len(data)), Frame: frame}, nil
+	return FilePacket{Time: c.at, Length: max(len(frame), c.length+len(frame)-len(c.data)), Frame: frame}, nil
 }
 
 // Close closes the file.
@@ -129,17 +109,23 @@ const (
 	sllHeader   = 16 // bytes before the packet in LINKTYPE_LINUX_SLL, the last two of them the EtherType,
 	sll2Header  = 20 // and in LINKTYPE_LINUX_SLL2, which begins with it
 
-	linkSLL2 = 276 // https://www.tcpdump.org/linktypes.html
-	linkIPv4 = 228
-	linkIPv6 = 229
+	// https://www.tcpdump.org/linktypes.html
+	linkNull     = 0
+	linkEthernet = 1
+	linkRaw      = 101
+	linkLoop     = 108
+	linkSLL      = 113
+	linkIPv4     = 228
+	linkIPv6     = 229
+	linkSLL2     = 276
 )
 
 // ethernet makes an Ethernet frame of a packet of a link layer. It returns false for a link layer that it does not know.
-func ethernet(data []byte, link layers.LinkType) (frame []byte, ok bool) {
+func ethernet(data []byte, link uint32) (frame []byte, ok bool) {
 	switch link {
-	case layers.LinkTypeEthernet:
+	case linkEthernet:
 		return data, true
-	case layers.LinkTypeLinuxSLL:
+	case linkSLL:
 		if len(data) < sllHeader {
 			return nil, true
 		}
@@ -149,9 +135,9 @@ func ethernet(data []byte, link layers.LinkType) (frame []byte, ok bool) {
 			return nil, true
 		}
 		return framed(binary.BigEndian.Uint16(data), data[sll2Header:]), true
-	case layers.LinkTypeRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP as BSDs number it
+	case linkRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP as BSDs number it
 		return framed(etherType(data), data), true
-	case layers.LinkTypeNull, layers.LinkTypeLoop:
+	case linkNull, linkLoop:
 		if len(data) < 4 {
 			return nil, true
 		}
@@ -163,9 +149,9 @@ func ethernet(data []byte, link layers.LinkType) (frame []byte, ok bool) {
 // etherType is that of an IP packet, by its version.
 func etherType(ip []byte) uint16 {
 	if len(ip) > 0 && ip[0]>>4 == 6 {
-		return uint16(layers.EthernetTypeIPv6)
+		return unix.ETH_P_IPV6
 	}
-	return uint16(layers.EthernetTypeIPv4)
+	return unix.ETH_P_IP
 }
 
 // framed is a packet with an Ethernet header, whose addresses are 0.

@@ -3,13 +3,11 @@
 package sample
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"time"
-
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // FilePacket is a packet that was seen.
@@ -23,44 +21,63 @@ type FilePacket struct {
 
 // FileWriter writes packets as pcapng (draft-ietf-opsawg-pcapng), each device as an interface of its own.
 type FileWriter struct {
-	out        *pcapgo.NgWriter
-	interfaces map[string]int
+	out        io.Writer
+	interfaces map[string]uint32
 	snapLength int
 }
 
-// NewFileWriter begins a file of packets from devices, at least one, of which at most snapLength bytes are there. More
-// devices may show later.
+// NewFileWriter begins a file of packets from devices, of which at most snapLength bytes are there. More devices may show later.
 func NewFileWriter(out io.Writer, snapLength int, devices ...string) (*FileWriter, error) {
-	w := &FileWriter{interfaces: map[string]int{devices[0]: 0}, snapLength: snapLength}
-	options := pcapgo.DefaultNgWriterOptions
-	options.SectionInfo.Application = "floodwall"
-	var err error
-	if w.out, err = pcapgo.NewNgWriterInterface(out, w.describe(devices[0]), options); err != nil {
-		return nil, fmt.Errorf("beginning a capture: %w", err)
+	w := &FileWriter{out: out, interfaces: map[string]uint32{}, snapLength: snapLength}
+	head := binary.LittleEndian.AppendUint32(nil, ngOrder)
+	head = binary.LittleEndian.AppendUint32(head, 1)              // version 1.0
+	head = binary.LittleEndian.AppendUint64(head, math.MaxUint64) // as long as it gets
+	if err := w.block(ngSection, option(head, ngProgram, "floodwall")); err != nil {
+		return nil, err
 	}
-	for _, d := range devices[1:] {
+	for _, d := range devices {
 		if _, err := w.number(d); err != nil {
 			return nil, err
 		}
 	}
-	return w, w.flush()
+	return w, nil
 }
 
-func (w *FileWriter) describe(device string) pcapgo.NgInterface {
-	description := pcapgo.DefaultNgInterface
-	description.Name, description.LinkType, description.SnapLength = device, layers.LinkTypeEthernet, uint32(w.snapLength)
-	return description
+// option adds an option to the body of a block.
+func option(body []byte, code uint16, value string) []byte {
+	value = value[:min(len(value), math.MaxUint16)]
+	body = binary.LittleEndian.AppendUint16(body, code)
+	body = binary.LittleEndian.AppendUint16(body, uint16(len(value)))
+	return pad(append(body, value...))
+}
+
+// pad fills the last four bytes.
+func pad(body []byte) []byte { return append(body, make([]byte, padded(len(body))-len(body))...) }
+
+// block writes a block whose body ends with an option.
+func (w *FileWriter) block(kind uint32, body []byte) error {
+	body = binary.LittleEndian.AppendUint32(body, ngEnd)
+	length := uint32(ngEnds + len(body))
+	text := binary.LittleEndian.AppendUint32(nil, kind)
+	text = append(binary.LittleEndian.AppendUint32(text, length), body...)
+	if _, err := w.out.Write(binary.LittleEndian.AppendUint32(text, length)); err != nil {
+		return fmt.Errorf("writing a capture: %w", err)
+	}
+	return nil
 }
 
 // number is the number of a device in the file.
-func (w *FileWriter) number(device string) (int, error) {
+func (w *FileWriter) number(device string) (uint32, error) {
 	if n, ok := w.interfaces[device]; ok {
 		return n, nil
 	}
-	n, err := w.out.AddInterface(w.describe(device))
-	if err != nil {
-		return 0, fmt.Errorf("writing a capture: %w", err)
+	const nanoseconds = "\x09"
+	body := binary.LittleEndian.AppendUint32(nil, linkEthernet)
+	body = binary.LittleEndian.AppendUint32(body, uint32(w.snapLength))
+	if err := w.block(ngDevice, option(option(body, ngName, device), ngResolution, nanoseconds)); err != nil {
+		return 0, err
 	}
+	n := uint32(len(w.interfaces))
 	w.interfaces[device] = n
 	return n, nil
 }
@@ -71,19 +88,10 @@ func (w *FileWriter) Write(p FilePacket) error {
 	if err != nil {
 		return err
 	}
-	info := gopacket.CaptureInfo{
-		Timestamp: p.Time, InterfaceIndex: number, CaptureLength: len(p.Frame), Length: p.Length,
+	at := uint64(p.Time.UnixNano())
+	var body []byte
+	for _, n := range []uint32{number, uint32(at >> 32), uint32(at), uint32(len(p.Frame)), uint32(p.Length)} {
+		body = binary.LittleEndian.AppendUint32(body, n)
 	}
-	options := pcapgo.NgPacketOptions{Comments: []string{p.Comment}}
-	if err := w.out.WritePacketWithOptions(info, p.Frame, options); err != nil {
-		return fmt.Errorf("writing a capture: %w", err)
-	}
-	return w.flush()
-}
-
-func (w *FileWriter) flush() error {
-	if err := w.out.Flush(); err != nil {
-		return fmt.Errorf("writing a capture: %w", err)
-	}
-	return nil
+	return w.block(ngPacket, option(pad(append(body, p.Frame...)), ngComment, p.Comment))
 }

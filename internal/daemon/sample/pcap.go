@@ -1,0 +1,90 @@
+package sample
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// captured is a packet as a file has it.
+type captured struct {
+	at     time.Time // zero where the file does not say it
+	link   uint32    // the link layer (https://www.tcpdump.org/linktypes.html)
+	length int       // of the whole packet
+	data   []byte    // as many of its bytes as there are
+}
+
+// format reads the packets of a file of some format. Its next returns io.EOF or io.ErrUnexpectedEOF behind the last packet that is whole.
+type format interface{ next() (captured, error) }
+
+// pcap reads files of the older format (draft-ietf-opsawg-pcap).
+type pcap struct {
+	in         io.Reader
+	order      binary.ByteOrder
+	unit       int64 // of the second number of a time, in nanoseconds
+	snapLength uint32
+	link       uint32
+}
+
+// What begins a pcap file, as the machine that wrote it has numbers.
+const (
+	microMagic = 0xa1b2c3d4
+	nanoMagic  = 0xa1b23c4d
+)
+
+func newPcap(in io.Reader) (*pcap, error) {
+	var head [24]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return nil, err
+	}
+	p := &pcap{in: in, order: binary.LittleEndian, unit: 1000}
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		switch order.Uint32(head[:]) {
+		case microMagic:
+			p.order = order
+		case nanoMagic:
+			p.order, p.unit = order, 1
+		default:
+			continue
+		}
+		if major, minor := order.Uint16(head[4:]), order.Uint16(head[6:]); major != 2 || minor != 4 {
+			return nil, fmt.Errorf("version %d.%d of pcap is not known", major, minor)
+		}
+		p.snapLength, p.link = order.Uint32(head[16:]), order.Uint32(head[20:])
+		return p, nil
+	}
+	return nil, fmt.Errorf("it begins with %x", head[:4])
+}
+
+func (p *pcap) next() (c captured, err error) {
+	var head [16]byte
+	if _, err := io.ReadFull(p.in, head[:]); err != nil {
+		return c, err
+	}
+	have, length := p.order.Uint32(head[8:]), p.order.Uint32(head[12:])
+	if have > p.snapLength || have > length {
+		return c, fmt.Errorf("a packet of %d bytes has %d, where %d are the most", length, have, p.snapLength)
+	}
+	c.at = time.Unix(int64(p.order.Uint32(head[:])), int64(p.order.Uint32(head[4:]))*p.unit).UTC()
+	c.link, c.length = p.link, int(length)
+	c.data, err = readBytes(p.in, int(have))
+	return c, err
+}
+
+// trusted is how many bytes are made room for before they are read: a length in a file may be wrong.
+const trusted = 256 << 10
+
+// readBytes reads n bytes.
+func readBytes(in io.Reader, n int) (data []byte, err error) {
+	for len(data) < n && err == nil {
+		at := len(data)
+		data = append(data, make([]byte, min(n-at, max(trusted, at)))...)
+		_, err = io.ReadFull(in, data[at:])
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return data, err
+}
