@@ -3,47 +3,199 @@ package attack
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
 
-//go:embed report.html
-var pageText string
+//go:embed report.css
+var style string
 
-// page is the report as one page, which loads nothing. html/template escapes what is written into it.
-var page = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("report").Funcs(template.FuncMap{
-		"percent": percent,
-		"count":   count,
-		"amount":  func(a operate.Amount) string { return display.Count(a.Packets) + " packets, " + display.Bytes(a.Bytes) },
-		"rate":    display.Rate,
-		"bytes":   display.Bytes,
-		"bits": func(perSecond float64) string {
-			return strings.TrimSuffix(display.Bytes(uint64(perSecond)), "B") + "bit/s"
-		},
-		"error": func(v float64) string { return fmt.Sprintf("±%.0f%%", min(v, 100)) },
-		"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
-		"share": func(v *float64) string { return fmt.Sprintf("%.0f%%", 100**v) },
-	}).Parse(pageText))
-})
+// page is a report as one page, which loads nothing. It is no html/template: see usage in cmd/internal/cli.
+type page struct{ strings.Builder }
 
-// count writes a number of any kind that a report has.
-func count(n any) string {
-	switch n := n.(type) {
-	case uint32:
-		return display.Count(uint64(n))
-	case int:
-		return display.Count(n)
+// add writes markup, which is constant. Each value stands between tags, and is escaped.
+func (p *page) add(markup string, values ...any) {
+	for i, v := range values {
+		values[i] = html.EscapeString(fmt.Sprint(v))
 	}
-	return display.Count(n.(uint64))
+	fmt.Fprintf(p, markup+"\n", values...)
 }
+
+// table writes a table. A column whose title begins with > has numbers.
+func (p *page) table(columns []string, rows [][]any) {
+	cell := func(tag string, i int, v any) {
+		class := ""
+		if columns[i][0] == '>' {
+			class = ` class="n"`
+		}
+		p.add("<"+tag+class+">%s</"+tag+">", v)
+	}
+	p.add(`<div class="scroll"><table><thead><tr>`)
+	for i, title := range columns {
+		cell("th", i, strings.TrimPrefix(title, ">"))
+	}
+	p.add(`</tr></thead>`)
+	for _, row := range rows {
+		p.add("<tr>")
+		for i, v := range row {
+			cell("td", i, v)
+		}
+		p.add("</tr>")
+	}
+	p.add("</table></div>")
+}
+
+// WriteHTML writes the report as one page that needs nothing else.
+func (r *Report) WriteHTML(out io.Writer) error {
+	p := &page{}
+	p.add(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Attack %s</title>
+<style>`, r.ID)
+	p.WriteString(style)
+	p.add("</style>\n</head>\n<body>")
+	r.facts(p)
+	r.decided(p)
+	if r.Samples != nil {
+		seen(p, r.Samples)
+	}
+	if r.Suggestion != nil {
+		r.Suggestion.proposed(p)
+	}
+	p.add("</body>\n</html>")
+	_, err := io.WriteString(out, p.String())
+	return err
+}
+
+// facts are what the attack was.
+func (r *Report) facts(p *page) {
+	var kinds []string
+	for _, v := range r.Vectors {
+		kinds = append(kinds, v.Name)
+	}
+	title := strings.Join(kinds, ", ")
+	if title == "" {
+		title = "Attack of unknown kind"
+	}
+	p.add("<h1>%s</h1>\n<p>Attack %s</p>", title, r.ID)
+	if r.Note != "" {
+		p.add("<p><strong>Note:</strong> %s.</p>", r.Note)
+	}
+	ended := "it goes on"
+	if r.Ended != nil {
+		ended = fmt.Sprintf("%s, after %v", when(*r.Ended), r.Lasted())
+	}
+	p.add(`<table class="facts">`)
+	for _, row := range [][2]string{
+		{"Began", when(r.Started)}, {"Ended", ended},
+		{"Peak", fmt.Sprintf("%s packets/s, %s", display.Rate(r.Peak.Packets), strings.TrimSuffix(display.Bytes(uint64(r.Peak.Bits)), "B")+"bit/s")},
+		{"Usual", fmt.Sprintf("%s packets/s; more than %s is an attack", display.Rate(r.Usual), display.Rate(r.Bound))},
+		{"Dropped", amounts(r.Dropped)}, {"Passed", amounts(r.Passed) + ", legitimate ones included"},
+		{"Policy", fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, " "))},
+	} {
+		p.add(`<tr><th scope="row">%s</th><td>%s</td></tr>`, row[0], row[1])
+	}
+	p.add("</table>\n<h2>Kinds of packets</h2>")
+	if len(r.Vectors) == 0 {
+		p.add("<p>No samples.</p>")
+		return
+	}
+	var rows [][]any
+	for _, v := range r.Vectors {
+		rows = append(rows, []any{v.Name, percent(v.Share), deviation(v.Error)})
+	}
+	p.table([]string{"Kind", ">Share", ">Error"}, rows)
+}
+
+// decided is which rules decided, and which were added.
+func (r *Report) decided(p *page) {
+	reasons := func(first string, list []Reason) {
+		var rows [][]any
+		for _, d := range list {
+			rows = append(rows, []any{d.Name, d.Verdict, d.Stage, display.Count(d.Packets), display.Bytes(d.Bytes)})
+		}
+		p.table([]string{first, "Verdict", "Stage", ">Packets", ">Bytes"}, rows)
+	}
+	p.add("<h2>What decided</h2>")
+	reasons("Rule, check or default", r.Reasons)
+	if len(r.Outcomes) > 0 {
+		p.add("<h2>Protected services</h2>\n<p>Rules and the default count these packets, too.</p>")
+		reasons("Outcome", r.Outcomes)
+	}
+	if len(r.Steps) == 0 {
+		return
+	}
+	p.add(`<h2>Automatic rules</h2>
+<div class="scroll"><table>
+<thead><tr><th>Time</th><th>Rule</th><th>State</th><th>Reason</th></tr></thead>`)
+	for _, s := range r.Steps {
+		p.add(`<tr><td class="w">%s</td><td class="w">%s</td><td class="w">%s</td><td>%s`, s.Time.UTC().Format(time.TimeOnly), s.Rule, s.Did, s.Why)
+		if s.Text != "" && s.Did == Observes {
+			p.add("<br><code>%s</code>", s.Text)
+		}
+		p.add("</td></tr>")
+	}
+	p.add("</table></div>")
+}
+
+// seen is who and what was in the samples.
+func seen(p *page, s *operate.Samples) {
+	p.add("<h2>Sources</h2>\n<p>From %s samples, 1 in %s. Addresses may be forged.</p>", display.Count(s.Packets), display.Count(int(s.OneIn)))
+	rows := func(list []operate.Talker, dropped bool) (rows [][]any) {
+		for _, k := range list {
+			row := []any{k.Key, display.Rate(k.Packets), percent(k.Share), deviation(k.Error)}
+			share := ""
+			if k.Dropped != nil {
+				share = fmt.Sprintf("%.0f%%", 100**k.Dropped)
+			}
+			if dropped {
+				row = append(row, share)
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	p.table([]string{"From", ">Packets/s", ">Share", ">Error", ">Dropped"}, rows(s.Sources, true))
+	p.add("<h2>Destinations</h2>")
+	p.table([]string{"To", ">Packets/s", ">Share", ">Error"}, rows(s.Destinations, false))
+}
+
+// proposed is which rules are suggested.
+func (s *Suggestion) proposed(p *page) {
+	known := "No legitimate traffic was known: look at each rule."
+	if s.Baseline > 0 {
+		known = fmt.Sprintf("They were compared with %s samples of legitimate traffic.", display.Count(s.Baseline))
+	}
+	p.add("<h2>Suggested rules</h2>\n<p>Found %s. Remove them by %s.\n%s</p>", when(s.Found), when(s.Expires), known)
+	for _, rule := range s.Rules {
+		harm := ""
+		if h := rule.Collateral; h != nil {
+			harm = fmt.Sprintf(", and %s of %s legitimate samples", display.Count(h.Packets), display.Count(h.Of))
+			if h.Senders > 0 {
+				harm += fmt.Sprintf(", from %s of %s senders", display.Count(h.Senders), display.Count(h.OfSenders))
+			}
+		}
+		p.add("<pre><code>- %s</code></pre>\n<p>It matches %s of what passed%s.</p>", rule.Text, percent(rule.Coverage.Part()), harm)
+	}
+}
+
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func amounts(a operate.Amount) string {
+	return display.Count(a.Packets) + " packets, " + display.Bytes(a.Bytes)
+}
+
+// deviation writes an error in percent of the figure.
+func deviation(v float64) string { return fmt.Sprintf("±%.0f%%", min(v, 100)) }
 
 // percent writes a share in percent, small ones with more digits.
 func percent(share float64) string {
@@ -52,6 +204,3 @@ func percent(share float64) string {
 	}
 	return fmt.Sprintf("%.1f%%", 100*share)
 }
-
-// WriteHTML writes the report as one page that needs nothing else.
-func (r *Report) WriteHTML(out io.Writer) error { return page().Execute(out, r) }
