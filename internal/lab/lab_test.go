@@ -213,6 +213,7 @@ func TestFailedSetup(t *testing.T) {
 
 // TestMain runs the tests or, in the processes that TestKill and TestSignal start, a lab that waits for its end.
 func TestMain(m *testing.M) {
+	Roles(nil)
 	if os.Getenv("LAB_TEST_CHILD") == "" {
 		os.Exit(m.Run())
 	}

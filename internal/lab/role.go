@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,13 +28,24 @@ type role struct {
 // roles are what the processes do, by their names. What they return an error of is their end.
 var roles = map[string]func() error{connectName: connectMain, loadName: loadMain, serverName: serverMain, sourceName: sourceMain}
 
-func init() {
-	if len(os.Args) == 0 || roles[os.Args[0]] == nil {
+// mayPlay is whether this process has called Roles. One that has not would do in the process that it starts what it does itself.
+var mayPlay bool
+
+// Roles does what this process is for and ends it, if Host.play has started it as one of roles. Each program that has a lab calls it first
+// in main, and each package of tests in TestMain. more are roles of other packages.
+func Roles(more map[string]func() error) {
+	mayPlay = true
+	if len(os.Args) == 0 {
 		return
 	}
 	do := roles[os.Args[0]]
-	if len(os.Args) > 1 {
+	if do == nil {
+		do = more[os.Args[0]]
+	} else if len(os.Args) > 1 {
 		do = moveRole
+	}
+	if do == nil {
+		return
 	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,6 +72,9 @@ func readInput(to any) error { return json.NewDecoder(os.Stdin).Decode(to) }
 
 // play runs a process in the host until it or ctx ends, and returns what it wrote.
 func (h *Host) play(ctx context.Context, r role) ([]byte, error) {
+	if !mayPlay {
+		return nil, errors.New("lab.Roles was not called at the beginning of main, or of TestMain")
+	}
 	input, err := json.Marshal(r.input)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,11 @@ import (
 	"os"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }
+func TestMain(m *testing.M) {
+	lab.Roles(nil)
+	os.Exit(testutil.OwnMounts(m))
+}

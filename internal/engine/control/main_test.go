@@ -5,10 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }
+func TestMain(m *testing.M) {
+	lab.Roles(nil)
+	os.Exit(testutil.OwnMounts(m))
+}
 
 // ownDir is a directory for an instance whose state must not meet that of the machine.
 func ownDir(t *testing.T) string { return filepath.Join(testutil.MountBPF(t), "floodwall") }

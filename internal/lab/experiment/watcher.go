@@ -22,18 +22,9 @@ import (
 // watcherName is what this program is called as a process that does what `floodwall daemon` does.
 const watcherName = "floodwall-watcher"
 
-// What watches an instance must have all its threads in the instance's network namespace, which only a process of its own
-// can have.
-func init() {
-	if len(os.Args) == 0 || os.Args[0] != watcherName {
-		return
-	}
-	if err := watchHere(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+// Roles is lab.Roles for a program that also has experiments. What watches an instance must have all its threads in the instance's network
+// namespace, which only a process of its own can have.
+func Roles() { lab.Roles(map[string]func() error{watcherName: watchHere}) }
 
 // watchHere is all that the process does: it watches the instance that is pinned in the file system that it has inherited.
 func watchHere() error {
