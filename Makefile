@@ -23,31 +23,33 @@ export PATH := $(PATH):/usr/sbin:/sbin
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
 
-build: floodwall ## Build the static binary ./floodwall
+PROGRAMS := floodwall floodwall-lab floodwall-hub floodwall-bgp
 
-floodwall: $(SOURCES)
+build: $(PROGRAMS) ## Build the static binaries ./floodwall, ./floodwall-lab, ./floodwall-hub and ./floodwall-bgp
+
+$(PROGRAMS) &: $(SOURCES)
 	@scripts/setup build
-	@scripts/build '$(VERSION)' $@
+	@scripts/build '$(VERSION)' .
 
-demo: floodwall ## Show a web server under a flood, without and with Floodwall
+demo: build ## Show a web server under a flood, without and with Floodwall
 	@scripts/setup demo
-	$(SUDO) ./floodwall demo
+	$(SUDO) ./floodwall-lab demo
 
-demo-fleet: floodwall ## Show three web servers that share their bans, one of them attacked
+demo-fleet: build ## Show three web servers that share their bans, one of them attacked
 	@scripts/setup demo
-	$(SUDO) ./floodwall demo --fleet
+	$(SUDO) ./floodwall-lab demo --fleet
 
-bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
+bench: build ## Measure on this machine; EXPERIMENTS="drop sets" chooses
 	@scripts/setup bench
-	$(SUDO) ./floodwall bench $(EXPERIMENTS)
+	$(SUDO) ./floodwall-lab bench $(EXPERIMENTS)
 
 soak: ## Load the daemon in every way at once and watch its memory; SOAK=10m is shorter than an hour
 	@scripts/setup build test
 	FLOODWALL_SOAK=$(or $(SOAK),1h) FLOODWALL_LONG=1 FLOODWALL_TEST_ROOT=1 \
 		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 5h -v -run 'TestSoak$$' ./cmd/floodwall
 
-bench-guard: floodwall ## Check that no kind of packet executes more instructions than .ci/instructions.json allows
-	$(SUDO) ./floodwall bench guard .ci/instructions.json
+bench-guard: build ## Check that no kind of packet executes more instructions than .ci/instructions.json allows
+	$(SUDO) ./floodwall-lab bench guard .ci/instructions.json
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
 	$(GO) run ./tools/docs readme $(FROM)
@@ -92,15 +94,15 @@ lint: ## Check format, vet, staticcheck and the rules of this project
 	@scripts/setup build generate lint
 	@scripts/lint
 
-build/share: floodwall $(shell find docs contrib -type f 2>/dev/null) $(wildcard *.md) packaging/copyright
-	@scripts/share ./floodwall $@
+build/share: $(PROGRAMS) $(shell find docs contrib -type f 2>/dev/null) $(wildcard *.md) packaging/copyright
+	@scripts/share . $@
 
-install: floodwall build/share ## Install binary, man pages, completions and documents under PREFIX, below DESTDIR
-	install -D -m 755 floodwall '$(DESTDIR)$(PREFIX)/bin/floodwall'
+install: build build/share ## Install binaries, man pages, completions and documents under PREFIX, below DESTDIR
+	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' $(PROGRAMS)
 	cd build/share && for f in man/*.[1-8]; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/}"; done
 	cd build/share && find *sh* doc -type f | while read -r f; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/$$f"; done
 
-dist: floodwall build/share ## Make release archives for amd64 and arm64 with their checksums in build/dist
+dist: build build/share ## Make release archives for amd64 and arm64 with their checksums in build/dist
 	@scripts/dist $(VERSION)
 
 packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in build/packages
@@ -108,4 +110,4 @@ packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in buil
 	@scripts/packages '$(VERSION)'
 
 clean: ## Remove what was built
-	rm -rf floodwall build
+	rm -rf $(PROGRAMS) build

@@ -72,7 +72,7 @@ func (d Daemon) Waits() string {
 		waits = append(waits, "bans whom Suricata warns of")
 	}
 	if d.Upstream != nil {
-		waits = append(waits, "tells `floodwall bgp` of the routers upstream")
+		waits = append(waits, "tells `floodwall-bgp` of the routers upstream")
 	}
 	return "nobody " + strings.Join(waits, ", nor ")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// Upstream are the routers upstream that `floodwall bgp` has BGP sessions with, and what may be announced to them.
+// Upstream are the routers upstream that `floodwall-bgp` has BGP sessions with, and what may be announced to them.
 type Upstream struct {
 	AS       uint32         `json:"as"`        // of this host
 	RouterID netip.Addr     `json:"router_id"` // IPv4

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
@@ -22,35 +22,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// defaultBGP is the state directory of `floodwall bgp run`.
+// defaultBGP is the state directory of `floodwall-bgp run`.
 const defaultBGP = "/var/lib/floodwall-bgp"
-
-func bgpCommand(e *env) *cobra.Command {
-	var run string
-	c := &cobra.Command{
-		Use:   "bgp COMMAND",
-		Short: "have the routers upstream drop an attack, by FlowSpec and black holes",
-		Long: "Bgp speaks BGP with the routers of the policy's `upstream`, and announces what they are to drop.\n" +
-			"`bgp run` is a process without rights; the other commands need root.",
-		Example: "  floodwall bgp status\n  floodwall bgp announce 192.0.2.7 --proto udp --sport 53 --for 10m",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef(c, helpHint(c), "missing command")
-			}
-			return unknownCommand(c, args[0])
-		},
-		RunE: func(*cobra.Command, []string) error { return nil },
-	}
-	c.PersistentFlags().StringVar(&run, "run", "", "`directory` of the socket (default "+bgp.DefaultDir+" for the default --bpffs)")
-	dir := func() string { return cmp.Or(run, bgp.Dir(e.bpffs, datapath.DefaultDir)) }
-	c.AddCommand(bgpStatus(e, dir), bgpAnnounce(e, dir), bgpWithdraw(e, dir), bgpRun(e, dir))
-	return c
-}
 
 // side is this host's side of the socket in a directory.
 func (e *env) side(dir string) (upstream.Side, error) {
-	h, err := e.host()
-	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: dir}, err
+	h, err := e.Host()
+	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: dir}, err
 }
 
 func bgpRun(e *env, dir func() string) *cobra.Command {
@@ -58,17 +36,17 @@ func bgpRun(e *env, dir func() string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "speak BGP with the routers upstream, without rights",
-		Long: "Run has sessions with the routers, and announces what the daemon and `floodwall bgp announce` say. It ends each announcement\n" +
+		Long: "Run has sessions with the routers, and announces what the daemon and `floodwall-bgp announce` say. It ends each announcement\n" +
 			"at its end by itself. As root it wants --user, and gives up all rights for those of that user.",
-		Example: "  systemctl start floodwall-bgp\n  floodwall bgp run --user nobody --dir /var/lib/floodwall-bgp",
-		Args:    none,
+		Example: "  systemctl start floodwall-bgp\n  floodwall-bgp run --user nobody --dir /var/lib/floodwall-bgp",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := speaker.Drop(name, dir(), state); err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(e.stderr, nil))
-			noise := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-			s := speaker.New(state, versionText(), log, noise)
+			log := slog.New(slog.NewTextHandler(e.Stderr, nil))
+			noise := slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+			s := speaker.New(state, cli.Version(), log, noise)
 			ctx, cancel := context.WithCancel(c.Context())
 			ended := make(chan struct{})
 			go func() { s.Run(ctx); close(ended) }()
@@ -99,9 +77,9 @@ func bgpAnnounce(e *env, dir func() string) *cobra.Command {
 		Short: "have the routers drop packets to one of your addresses",
 		Long: "Announce has the routers drop the packets that the flags describe (FlowSpec), or with --rtbh all packets to an address.\n" +
 			"The destination is within the policy's `announce`. Without `live: true` it prints the routes and sends nothing.",
-		Example: "  floodwall bgp announce 192.0.2.7 --proto udp --sport 53,123 --for 10m --why 'reflection'\n" +
-			"  floodwall bgp announce 192.0.2.7 --rtbh --for 15m",
-		Args: exactly(1, "DESTINATION, an address or a prefix"),
+		Example: "  floodwall-bgp announce 192.0.2.7 --proto udp --sport 53,123 --for 10m --why 'reflection'\n" +
+			"  floodwall-bgp announce 192.0.2.7 --rtbh --for 15m",
+		Args: cli.Exactly(1, "DESTINATION, an address or a prefix"),
 		RunE: func(c *cobra.Command, args []string) error { return e.bgpAnnounce(c, f, args[0], dir()) },
 	}
 	addFlow(c, &f.flow)
@@ -132,10 +110,10 @@ func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir s
 	request := upstream.Request{Kind: bgp.FlowSpec, Owner: e.operator(), Why: f.why, Now: f.now}
 	var err error
 	if request.For, err = policy.ParseDuration(f.length); err != nil || request.For > bgp.Longest {
-		return usagef(c, "10m is usual", "flag --for: must be up to %v, got %q", bgp.Longest, f.length)
+		return cli.Usagef(c, "10m is usual", "flag --for: must be up to %v, got %q", bgp.Longest, f.length)
 	}
 	if request.Flow, err = f.flow.Flow(destination); err != nil {
-		return usageOf(c, err)
+		return cli.UsageOf(c, err)
 	}
 	if f.rtbh {
 		request.Kind = bgp.RTBH
@@ -159,7 +137,7 @@ func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir s
 	if err != nil {
 		return notTold(err, a.End)
 	}
-	e.println("%s %s", announcedText(&a), peersText(&a, st))
+	e.Println("%s %s", announcedText(&a), peersText(&a, st))
 	return nil
 }
 
@@ -175,11 +153,11 @@ func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream
 	}
 	for _, p := range u.Peers {
 		if slices.Contains(p.Families, a.Family()) {
-			e.println("dry run: %s would get %s until %s", p.Address, route, utc(a.End))
+			e.Println("dry run: %s would get %s until %s", p.Address, route, utc(a.End))
 		}
 	}
 	if !u.Live {
-		e.note("nothing is announced while the policy's `upstream` lacks `live: true`")
+		e.Note("nothing is announced while the policy's `upstream` lacks `live: true`")
 	}
 	return nil
 }
@@ -188,21 +166,21 @@ func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream
 func notTold(err error, end time.Time) error {
 	text := fmt.Errorf("%w; the announcement is kept until %s, and goes out as soon as that is mended", err, utc(end))
 	if errors.Is(err, bgp.ErrNotRunning) {
-		return &hinted{text, "start it: `systemctl enable --now floodwall-bgp`"}
+		return cli.WithHint(text, "start it: `systemctl enable --now floodwall-bgp`")
 	}
 	return text
 }
 
 func noUpstream(err error) error {
 	if errors.Is(err, upstream.ErrNone) {
-		return &hinted{err, "add upstream: {as: …, router_id: …, announce: […], peers: […]}, and apply it"}
+		return cli.WithHint(err, "add upstream: {as: …, router_id: …, announce: […], peers: […]}, and apply it")
 	}
 	return err
 }
 
 // operator is the person who runs the command.
 func (e *env) operator() string {
-	if name := e.getenv("SUDO_USER"); name != "" {
+	if name := e.Getenv("SUDO_USER"); name != "" {
 		return name
 	}
 	if u, err := user.Current(); err == nil {
@@ -227,7 +205,7 @@ func peersText(a *bgp.Announcement, st bgp.Status) string {
 			return "to " + addressText(is.Peers)
 		}
 	}
-	return "to nobody yet: `floodwall bgp status` shows the sessions"
+	return "to nobody yet: `floodwall-bgp status` shows the sessions"
 }
 
 func addressText(list []netip.Addr) string {
@@ -245,10 +223,10 @@ func bgpWithdraw(e *env, dir func() string) *cobra.Command {
 		Short: "end announcements for destinations",
 		Long: "Withdraw ends all announcements for each destination, whoever wanted them. One that has not reached its minimum hold\n" +
 			"ends then; --now ends it at once.",
-		Example: "  floodwall bgp withdraw 192.0.2.7 --now\n  floodwall bgp withdraw --all",
+		Example: "  floodwall-bgp withdraw 192.0.2.7 --now\n  floodwall-bgp withdraw --all",
 		Args: func(c *cobra.Command, args []string) error {
 			if (len(args) == 0) == !all {
-				return usagef(c, "name destinations, or give --all", "want DESTINATION or --all")
+				return cli.Usagef(c, "name destinations, or give --all", "want DESTINATION or --all")
 			}
 			return nil
 		},
@@ -264,7 +242,7 @@ func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir st
 	for _, text := range args {
 		p, err := flowspec.Prefix(text)
 		if err != nil {
-			return usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
+			return cli.Usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
 		}
 		of = append(of, p)
 	}
@@ -279,13 +257,13 @@ func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir st
 	}
 	_, told := side.Tell(c.Context())
 	for _, a := range gone {
-		e.println("withdrawn %s of %s", a.Key(), a.Owner)
+		e.Println("withdrawn %s of %s", a.Key(), a.Owner)
 	}
 	for _, a := range held {
-		e.println("%s of %s ends at %s, after its minimum hold (--now ends it at once)", a.Key(), a.Owner, utc(a.End))
+		e.Println("%s of %s ends at %s, after its minimum hold (--now ends it at once)", a.Key(), a.Owner, utc(a.End))
 	}
 	if len(gone)+len(held) == 0 {
-		return &hinted{errors.New("nothing is announced for that"), "`floodwall bgp status` lists what is announced"}
+		return cli.WithHint(errors.New("nothing is announced for that"), "`floodwall-bgp status` lists what is announced")
 	}
 	if told != nil && !errors.Is(told, bgp.ErrNotRunning) {
 		return told

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -20,11 +21,11 @@ func bgpStatus(e *env, dir func() string) *cobra.Command {
 		Short: "show the sessions, and what is announced",
 		Long: "Status shows the sessions with the routers upstream, what is announced, who wanted it and until when. It exits with 1 when\n" +
 			"a session is not established.",
-		Example: "  floodwall bgp status --json",
-		Args:    none,
+		Example: "  floodwall-bgp status --json",
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.bgpStatus(c, dir()) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -41,25 +42,25 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 	}
 	switch {
 	case errors.Is(err, bgp.ErrNotRunning):
-		return &hinted{err, "start it: `systemctl enable --now floodwall-bgp`"}
+		return cli.WithHint(err, "start it: `systemctl enable --now floodwall-bgp`")
 	case err != nil:
 		return err
-	case e.json:
-		if err := e.printJSON(st); err != nil {
+	case e.JSON:
+		if err := e.PrintJSON(st); err != nil {
 			return err
 		}
 	default:
 		e.printBGP(&st)
 		for _, text := range doubts {
-			e.warning(text)
-			e.stderrLine("hint", upstream.OffLinkHint)
+			e.Warning(text)
+			e.StderrLine("hint", upstream.OffLinkHint)
 		}
 	}
 	if errors.Is(none, upstream.ErrNone) {
 		return noUpstream(none)
 	}
 	if none == nil && len(st.Sessions) == 0 {
-		return &hinted{errors.New("nobody has told `floodwall bgp run` of the policy's routers"), "start the daemon: `systemctl start floodwall`"}
+		return cli.WithHint(errors.New("nobody has told `floodwall-bgp run` of the policy's routers"), "start the daemon: `systemctl start floodwall`")
 	}
 	for _, s := range st.Sessions {
 		if s.State != bgp.Established {
@@ -78,18 +79,18 @@ func (e *env) printBGP(st *bgp.Status) {
 		}
 		t.Row(s.Peer.String(), fmt.Sprint(s.AS), s.State, since, familiesText(s.Families), fmt.Sprint(s.Announced), fmt.Sprint(s.Received))
 	}
-	e.table(t)
+	e.Table(t)
 	if !st.Live && len(st.Sessions) > 0 {
-		e.note("a dry run: nothing is announced while the policy's `upstream` lacks `live: true`")
+		e.Note("a dry run: nothing is announced while the policy's `upstream` lacks `live: true`")
 	}
 	if st.Problem != "" {
-		e.warning(st.Problem)
+		e.Warning(st.Problem)
 	}
 	if len(st.Announcements) == 0 {
-		e.println("nothing is announced")
+		e.Println("nothing is announced")
 		return
 	}
-	e.println("")
+	e.Println("")
 	a := display.NewTable("announcement", "owner", "until", "routers", "why")
 	for _, is := range st.Announcements {
 		to := addressText(is.Peers)
@@ -104,7 +105,7 @@ func (e *env) printBGP(st *bgp.Status) {
 		}
 		a.Row(is.Key(), is.Owner, utc(is.End), to, is.Why)
 	}
-	e.table(a)
+	e.Table(a)
 }
 
 func familiesText(list []policy.Family) string {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
-	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -21,7 +21,7 @@ import (
 
 // fleetFlags are the flags of fleet push and fleet rollback.
 type fleetFlags struct {
-	dir    string
+	hub    *hubFlags
 	key    string
 	canary []string
 	all    bool
@@ -32,24 +32,17 @@ type fleetFlags struct {
 	newKey bool
 }
 
-func fleetCommand(e *env) *cobra.Command {
-	f := &fleetFlags{}
+func fleetCommand(e *env, hub *hubFlags) *cobra.Command {
+	f := &fleetFlags{hub: hub}
 	c := &cobra.Command{
 		Use:   "fleet COMMAND",
 		Short: "release a signed policy to the nodes of a fleet, canaries first",
 		Long: "Fleet releases policies to the nodes of a fleet. A key that no hub has signs them, and each node verifies that. The canaries take a\n" +
 			"policy first. Each node applies it on trial, and keeps it only when it reaches a hub afterwards.",
-		Example: "  floodwall fleet key policy.key\n  floodwall fleet push policies --key policy.key --canary web-1\n  floodwall fleet status",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef(c, helpHint(c), "missing command")
-			}
-			return unknownCommand(c, args[0])
-		},
-		RunE: func(*cobra.Command, []string) error { return nil },
+		Example: "  floodwall-hub fleet key policy.key\n  floodwall-hub fleet push policies --key policy.key --canary web-1\n  floodwall-hub fleet status",
 	}
-	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of a hub, or a copy of its hub.json, ca.pem and admin.nk")
-	c.AddCommand(fleetKey(e), fleetTrust(e), fleetPush(e, f), fleetRollback(e, f), fleetStatus(e, f))
+	cli.Group(c)
+	c.AddCommand(fleetKey(e), fleetPush(e, f), fleetRollback(e, f), fleetStatus(e, f))
 	return c
 }
 
@@ -59,47 +52,15 @@ func fleetKey(e *env) *cobra.Command {
 		Short: "make the key that signs the policies of a fleet",
 		Long: "Key writes a new private key to FILE, and prints the public key, which nodes are given. Whoever has FILE decides what all nodes\n" +
 			"drop: keep it away from hubs and nodes. Beside it, FILE.version keeps the last version that was signed.",
-		Example: "  floodwall fleet key policy.key",
-		Args:    exactly(1, "FILE, which must not be there"),
+		Example: "  floodwall-hub fleet key policy.key",
+		Args:    cli.Exactly(1, "FILE, which must not be there"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			public, err := policies.NewKey(args[0])
 			if err != nil {
 				return err
 			}
-			e.println("made %s; the public key is %s", args[0], public)
-			e.println("its fingerprint is %s", policies.Fingerprint(public))
-			return nil
-		},
-	}
-}
-
-func fleetTrust(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "trust KEY",
-		Short: "have this node apply the policies that a key has signed",
-		Long: "Trust gives a node that has joined a fleet the public key of its policies. `join --policy-key` does so when the node joins.\n" +
-			"`trust none` has the node take no more policies of the fleet.",
-		Example: "  floodwall fleet trust ACK5…",
-		Args:    exactly(1, "KEY, as `floodwall fleet key` printed it, or none"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if !privileged() {
-				return &privilegeError{commandLine: e.commandLine}
-			}
-			state, err := e.ownState()
-			if err != nil {
-				return err
-			}
-			if args[0] == "none" {
-				if err := node.Trust(state, ""); err != nil {
-					return err
-				}
-				e.println("this node takes no policies of the fleet")
-				return nil
-			}
-			if err := node.Trust(state, args[0]); err != nil {
-				return err
-			}
-			e.println("this node applies policies that are signed by the key with the fingerprint %s", policies.Fingerprint(args[0]))
+			e.Println("made %s; the public key is %s", args[0], public)
+			e.Println("its fingerprint is %s", policies.Fingerprint(public))
 			return nil
 		},
 	}
@@ -122,8 +83,8 @@ func fleetPush(e *env, f *fleetFlags) *cobra.Command {
 		Short: "sign a policy and its lists, and release them to the nodes",
 		Long: "Push signs the files of a directory, policy.yaml and the lists that it names, as a new version. The canaries take it first. When one\n" +
 			"of them fails, or is not well during the pause, no other node gets it. Push waits until all nodes have taken it or refused.",
-		Example: "  floodwall fleet push policies --key policy.key --canary web-1,web-2 --pause 10m",
-		Args:    exactly(1, "DIRECTORY, with policy.yaml"),
+		Example: "  floodwall-hub fleet push policies --key policy.key --canary web-1,web-2 --pause 10m",
+		Args:    cli.Exactly(1, "DIRECTORY, with policy.yaml"),
 		RunE: func(c *cobra.Command, args []string) error {
 			readable := func() error { _, _, err := policies.ReadDir(args[0]); return err }
 			return e.release(c, f, readable, func(ctx context.Context, h policies.Hubs, p policies.Plan) (uint64, error) {
@@ -142,8 +103,8 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 		Short: "release the files of an earlier version again",
 		Long: "Rollback signs the files of the version before as a new version: versions only grow. --to names another version. The stages are\n" +
 			"those of push; with --all every node takes it at once.",
-		Example: "  floodwall fleet rollback --key policy.key --all\n  floodwall fleet rollback --key policy.key --to 3 --canary web-1",
-		Args:    none,
+		Example: "  floodwall-hub fleet rollback --key policy.key --all\n  floodwall-hub fleet rollback --key policy.key --to 3 --canary web-1",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return e.release(c, f, func() error { return nil }, func(ctx context.Context, h policies.Hubs, p policies.Plan) (uint64, error) {
 				return policies.Rollback(ctx, h, f.to, p)
@@ -159,17 +120,17 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do func(context.Context, policies.Hubs, policies.Plan) (uint64, error)) error {
 	switch {
 	case f.key == "":
-		return usagef(c, "`floodwall fleet key FILE` makes one", "missing flag: --key")
+		return cli.Usagef(c, "`floodwall-hub fleet key FILE` makes one", "missing flag: --key")
 	case (len(f.canary) == 0) == !f.all:
-		return usagef(c, "--canary web-1 has the node web-1 take it first; --all releases it to all nodes at once", "want one of --canary and --all")
+		return cli.Usagef(c, "--canary web-1 has the node web-1 take it first; --all releases it to all nodes at once", "want one of --canary and --all")
 	case f.trial < policies.ShortestTrial || f.trial > policies.LongestTrial || f.trial%time.Second != 0:
-		return usagef(c, "1m is usual", "flag --confirm: must be whole seconds from %v to %v, got %v", policies.ShortestTrial, policies.LongestTrial, f.trial)
+		return cli.Usagef(c, "1m is usual", "flag --confirm: must be whole seconds from %v to %v, got %v", policies.ShortestTrial, policies.LongestTrial, f.trial)
 	case f.pause < 0 || f.pause > 24*time.Hour:
-		return usagef(c, "5m is usual", "flag --pause: must be at most 24h, got %v", f.pause)
+		return cli.Usagef(c, "5m is usual", "flag --pause: must be at most 24h, got %v", f.pause)
 	}
 	for _, name := range f.canary {
 		if err := fleetwire.CheckName(name); err != nil {
-			return usagef(c, "`floodwall hub nodes` lists the nodes", "flag --canary: %v", err)
+			return cli.Usagef(c, "`floodwall-hub nodes` lists the nodes", "flag --canary: %v", err)
 		}
 	}
 	key, least, took, err := policies.ReadKey(f.key)
@@ -179,11 +140,10 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 	if err := readable(); err != nil {
 		return err
 	}
-	hubs := &hubFlags{dir: f.dir}
-	return hubs.atHub(func(h *hub.Client) error {
+	return f.hub.atHub(func(h *hub.Client) error {
 		plan := policies.Plan{
 			Key: key, Canary: f.canary, Trial: f.trial, Pause: f.pause, Note: f.note, Least: least, NewKey: f.newKey, Took: took,
-			Tell: func(text string) { e.println("%s", text) },
+			Tell: func(text string) { e.Println("%s", text) },
 		}
 		version, err := do(c.Context(), h, plan)
 		if err != nil {
@@ -194,9 +154,9 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do
 			return err
 		}
 		if len(without) > 0 {
-			return wording.Hinted(fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), "`floodwall fleet status` says why")
+			return wording.Hinted(fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), "`floodwall-hub fleet status` says why")
 		}
-		e.println("version %d runs on all nodes that report", version)
+		e.Println("version %d runs on all nodes that report", version)
 		return nil
 	})
 }
@@ -207,17 +167,16 @@ func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
 		Short: "show which policy each node has",
 		Long: "Status shows the version that runs on each node, the first digits of the SHA-256 of its files, and what is not as it was released:\n" +
 			"a version that failed, and a policy that somebody has applied by hand.",
-		Example: "  floodwall fleet status\n  floodwall fleet status --json",
-		Args:    none,
+		Example: "  floodwall-hub fleet status\n  floodwall-hub fleet status --json",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
-			hubs := &hubFlags{dir: f.dir}
-			return hubs.atHub(func(h *hub.Client) error {
+			return f.hub.atHub(func(h *hub.Client) error {
 				states, err := h.States(c.Context())
 				if err != nil {
 					return err
 				}
-				if e.json {
-					return e.printJSON(states)
+				if e.JSON {
+					return e.PrintJSON(states)
 				}
 				t := display.NewTable("node", ">version", "policy", "state", "reported", "problem")
 				for _, name := range slices.Sorted(maps.Keys(states)) {
@@ -235,14 +194,14 @@ func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
 					}
 					t.Row(name, version, content, cmp.Or(state, "-"), fmt.Sprintf("%.0f s ago", s.Age), cmp.Or(s.Drift, s.Problem, "-"))
 				}
-				e.table(t)
+				e.Table(t)
 				if len(states) == 0 {
-					e.println("no node has reported its policy; `floodwall fleet trust` gives a node the key")
+					e.Println("no node has reported its policy; `floodwall fleet trust` gives a node the key")
 				}
 				return nil
 			})
 		},
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
@@ -22,7 +23,7 @@ import (
 // defaultHub is the state directory of a hub.
 const defaultHub = "/var/lib/floodwall-hub"
 
-// hubFlags are the flags of hub and of what is below it.
+// hubFlags are the flags of all commands.
 type hubFlags struct {
 	dir     string
 	address string
@@ -36,35 +37,14 @@ type hubFlags struct {
 	key     string
 }
 
-func hubCommand(e *env) *cobra.Command {
-	f := &hubFlags{}
-	c := &cobra.Command{
-		Use:   "hub COMMAND",
-		Short: "run and manage the hub of a fleet, through which nodes share bans",
-		Long: "Hub runs the middle of a fleet, with a NATS server in it, and admits nodes. It needs no rights of root.\n" +
-			"Nodes enforce their own bans whether or not they reach a hub.",
-		Example: "  floodwall hub init --address 192.0.2.10\n  floodwall hub run\n  floodwall hub invite web-1",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef(c, helpHint(c), "missing command")
-			}
-			return unknownCommand(c, args[0])
-		},
-		RunE: func(*cobra.Command, []string) error { return nil },
-	}
-	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of the hub")
-	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubStatus(e, f), hubNodes(e, f), hubView(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
-	return c
-}
-
 func hubInit(e *env, f *hubFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "make the keys and certificates of a new fleet",
 		Long: "Init makes the state directory of a hub: its keys and its certificate. With --cluster it makes one directory for each of\n" +
 			"three hubs: copy each to its host. The controller's key, in " + hub.ControllerFile + ", may ban any prefix.",
-		Example: "  floodwall hub init --address 192.0.2.10\n  floodwall hub init --dir fleet --cluster a=192.0.2.10,b=192.0.2.11,c=192.0.2.12",
-		Args:    none,
+		Example: "  floodwall-hub init --address 192.0.2.10\n  floodwall-hub init --dir fleet --cluster a=192.0.2.10,b=192.0.2.11,c=192.0.2.12",
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.hubInit(c, f) },
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` that nodes reach, HOST or HOST:PORT")
@@ -82,21 +62,21 @@ func (f *hubFlags) peers(c *cobra.Command) (list []hub.Peer, err error) {
 	case f.address != "" && len(names) == 0:
 		names = []string{"hub=" + f.address}
 	case f.address != "" || len(names) == 0:
-		return nil, usagef(c, "--address for one hub, --cluster for three, --nats for an existing cluster", "want one of --address, --cluster and --nats")
+		return nil, cli.Usagef(c, "--address for one hub, --cluster for three, --nats for an existing cluster", "want one of --address, --cluster and --nats")
 	case len(names) != 3:
-		return nil, usagef(c, "with three hubs one may fail; two are no better than one", "flag --cluster: want three hubs, got %d", len(names))
+		return nil, cli.Usagef(c, "with three hubs one may fail; two are no better than one", "flag --cluster: want three hubs, got %d", len(names))
 	}
 	for _, text := range names {
 		name, address, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, usagef(c, "as in a=192.0.2.10", "flag --cluster: want NAME=HOST, got %q", text)
+			return nil, cli.Usagef(c, "as in a=192.0.2.10", "flag --cluster: want NAME=HOST, got %q", text)
 		}
 		p, err := hub.NewPeer(name, address)
 		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(list, func(o hub.Peer) bool { return o.Name == p.Name || o.Nodes == p.Nodes }) {
-			return nil, usagef(c, "give each hub a name and an address of its own", "flag --cluster: %q comes twice", text)
+			return nil, cli.Usagef(c, "give each hub a name and an address of its own", "flag --cluster: %q comes twice", text)
 		}
 		list = append(list, p)
 	}
@@ -106,7 +86,7 @@ func (f *hubFlags) peers(c *cobra.Command) (list []hub.Peer, err error) {
 func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 	if f.nats != "" {
 		if f.address != "" || len(f.cluster) > 0 {
-			return usagef(c, "an existing cluster has its own addresses", "--nats goes without --address and --cluster")
+			return cli.Usagef(c, "an existing cluster has its own addresses", "--nats goes without --address and --cluster")
 		}
 		if err := checkNATS(c, f.nats); err != nil {
 			return err
@@ -118,18 +98,18 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		return err
 	}
 	if f.disk < hub.LeastDisk {
-		return usagef(c, fmt.Sprintf("%d is usual", hub.DefaultDisk), "flag --disk: a hub needs %d MB at least, got %d", hub.LeastDisk, f.disk)
+		return cli.Usagef(c, fmt.Sprintf("%d is usual", hub.DefaultDisk), "flag --disk: a hub needs %d MB at least, got %d", hub.LeastDisk, f.disk)
 	}
 	dirs, err := hub.Init(f.dir, peers, f.disk)
 	if err != nil {
 		return err
 	}
 	for i, dir := range dirs {
-		e.println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
+		e.Println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
 	}
-	e.println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
+	e.Println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
 	prefixes, policy := (&hub.Config{Hubs: peers, DiskMB: f.disk}).Holds()
-	e.println("each hub may use %d MB of its disk, which suffices for %s banned prefixes and policies of %s", f.disk, display.Count(prefixes), display.Bytes(uint64(policy)))
+	e.Println("each hub may use %d MB of its disk, which suffices for %s banned prefixes and policies of %s", f.disk, display.Count(prefixes), display.Bytes(uint64(policy)))
 	return nil
 }
 
@@ -138,7 +118,7 @@ func checkNATS(c *cobra.Command, list string) error {
 	for text := range strings.SplitSeq(list, ",") {
 		u, err := url.Parse(strings.TrimSpace(text))
 		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
-			return usagef(c, "write each as tls://HOST:4222", "flag --nats: %q is no address of a NATS server", text)
+			return cli.Usagef(c, "write each as tls://HOST:4222", "flag --nats: %q is no address of a NATS server", text)
 		}
 	}
 	return nil
@@ -150,14 +130,14 @@ func (e *env) hubInitClient(f *hubFlags) error {
 	if err != nil {
 		return err
 	}
-	e.println("made %s for the cluster at %s", f.dir, f.nats)
-	e.println("the controller's key is %s, its public key %s", filepath.Join(f.dir, hub.ControllerFile), made.Controller)
+	e.Println("made %s for the cluster at %s", f.dir, f.nats)
+	e.Println("the controller's key is %s, its public key %s", filepath.Join(f.dir, hub.ControllerFile), made.Controller)
 	if f.creds == "" {
-		e.println("add this user to the configuration of the cluster, which needs JetStream:")
+		e.Println("add this user to the configuration of the cluster, which needs JetStream:")
 	} else {
-		e.println("the user of %s needs these permissions, and the cluster needs JetStream:", f.creds)
+		e.Println("the user of %s needs these permissions, and the cluster needs JetStream:", f.creds)
 	}
-	e.println("%s", made.User)
+	e.Println("%s", made.User)
 	return nil
 }
 
@@ -166,14 +146,14 @@ func hubRun(e *env, f *hubFlags) *cobra.Command {
 		Use:     "run",
 		Short:   "run a hub",
 		Long:    "Run runs the hub of a state directory until it is ended. One of three hubs may be away.",
-		Example: "  floodwall hub run --dir /var/lib/floodwall-hub",
-		Args:    none,
+		Example: "  floodwall-hub run --dir /var/lib/floodwall-hub",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := hub.Read(f.dir)
 			if err != nil {
 				return err
 			}
-			return hub.Run(c.Context(), config, func(text string) { e.println("%s", text) })
+			return hub.Run(c.Context(), config, func(text string) { e.Println("%s", text) })
 		},
 	}
 }
@@ -209,21 +189,21 @@ func hubInvite(e *env, f *hubFlags) *cobra.Command {
 		Short: "print the command that joins a node",
 		Long: "Invite prints the command that makes a host the node NAME. It can be used once, before it ends.\n" +
 			"Whoever has the command can use it: send it as you would send a password.",
-		Example: "  floodwall hub invite web-1 --for 1h",
-		Args:    exactly(1, "NAME, of a to z, 0 to 9 and -"),
+		Example: "  floodwall-hub invite web-1 --for 1h",
+		Args:    cli.Exactly(1, "NAME, of a to z, 0 to 9 and -"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.holds <= 0 || f.holds > 30*24*time.Hour {
-				return usagef(c, "24h is usual", "flag --for: must be positive and at most 720h, got %v", f.holds)
+				return cli.Usagef(c, "24h is usual", "flag --for: must be positive and at most 720h, got %v", f.holds)
 			}
 			if err := wire.CheckName(args[0]); err != nil {
-				return usagef(c, "a name is of a to z, 0 to 9 and -, as web-1", "NAME: %v", err)
+				return cli.Usagef(c, "a name is of a to z, 0 to 9 and -, as web-1", "NAME: %v", err)
 			}
 			return f.atHub(func(h *hub.Client) error {
 				i, err := h.Invite(c.Context(), args[0], f.holds)
 				if err != nil {
 					return err
 				}
-				e.println("floodwall join %s", i.Token())
+				e.Println("floodwall join %s", i.Token())
 				return nil
 			})
 		},
@@ -237,13 +217,13 @@ func hubNodes(e *env, f *hubFlags) *cobra.Command {
 		Use:     "nodes",
 		Short:   "list the nodes of the fleet, and to which hub each is connected",
 		Long:    "Nodes lists the nodes of the fleet: whether each has joined, and to which hub it is connected.",
-		Example: "  floodwall hub nodes --json",
-		Args:    none,
+		Example: "  floodwall-hub nodes --json",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.askHubs(c.Context(), func(_ []string, all []hub.Nodes) error { return e.printNodes(all) })
 		},
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -253,11 +233,11 @@ func hubStatus(e *env, f *hubFlags) *cobra.Command {
 		Short: "show how the hubs stand: nodes, bans, disk, and why one takes no bans",
 		Long: "Status shows for each hub that answers how many nodes are connected to it, how many prefixes are banned, for how many its disk\n" +
 			"suffices, and why it takes no bans now. It exits with 1 when a hub of the fleet does not answer, or takes none.",
-		Example: "  floodwall hub status\n  floodwall hub status --json",
-		Args:    none,
+		Example: "  floodwall-hub status\n  floodwall-hub status --json",
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.askHubs(c.Context(), e.printHubs) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -291,12 +271,12 @@ func (e *env) printHubs(names []string, all []hub.Nodes) error {
 		}
 		t.Row(h.Hub, display.Count(h.Connected), display.Count(h.Prefixes), display.Count(h.Most), display.Bytes(uint64(h.Free)), cmp.Or(h.Problem, "-"))
 	}
-	if e.json {
-		if err := e.printJSON(list); err != nil {
+	if e.JSON {
+		if err := e.PrintJSON(list); err != nil {
 			return err
 		}
 	} else {
-		e.table(t)
+		e.Table(t)
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d of %s cannot take bans", wrong, display.Things(len(list), "hub", "hubs"))
@@ -321,14 +301,14 @@ func (e *env) printNodes(all []hub.Nodes) error {
 		}
 		list = append(list, row)
 	}
-	if e.json {
-		return e.printJSON(list)
+	if e.JSON {
+		return e.PrintJSON(list)
 	}
 	t := display.NewTable("node", "state", "since", "hub")
 	for _, n := range list {
 		t.Row(n.Name, string(n.State), n.Since.Format("2006-01-02 15:04 UTC"), cmp.Or(n.Hub, "-"))
 	}
-	e.table(t)
+	e.Table(t)
 	return nil
 }
 
@@ -338,15 +318,15 @@ func hubRevoke(e *env, f *hubFlags) *cobra.Command {
 		Short: "remove a node from the fleet at once, and lift its bans",
 		Long: "Revoke ends a node's connections, takes its key no more, and lifts all bans that it alone has made. It answers when the lifts\n" +
 			"are kept. It may be repeated: then it lifts bans of the node that are left.",
-		Example: "  floodwall hub revoke web-1",
-		Args:    exactly(1, "NAME, as `floodwall hub nodes` lists it"),
+		Example: "  floodwall-hub revoke web-1",
+		Args:    cli.Exactly(1, "NAME, as `floodwall-hub nodes` lists it"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return f.atHub(func(h *hub.Client) error {
 				lifted, err := h.Revoke(c.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				e.println("revoked %s, and lifted %s of it", args[0], display.Things(lifted, "ban", "bans"))
+				e.Println("revoked %s, and lifted %s of it", args[0], display.Things(lifted, "ban", "bans"))
 				return nil
 			})
 		},
@@ -359,14 +339,14 @@ func hubBan(e *env, f *hubFlags) *cobra.Command {
 		Short: "ban prefixes at all nodes, signed by the controller's key",
 		Long: "Ban bans prefixes at all nodes, but for what a node never bans. The controller's key signs it, so prefixes may be wider\n" +
 			"than nodes may ban, and no number of reporters is needed.",
-		Example: "  floodwall hub ban 198.51.100.0/22 --for 1h --why 'scans'",
-		Args:    someArgs("PREFIX"),
+		Example: "  floodwall-hub ban 198.51.100.0/22 --for 1h --why 'scans'",
+		Args:    cli.Some("PREFIX"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.length < time.Second || f.length > wire.Longest {
-				return usagef(c, "1h is usual", "flag --for: must be 1s to %v, got %v", wire.Longest, f.length)
+				return cli.Usagef(c, "1h is usual", "flag --for: must be 1s to %v, got %v", wire.Longest, f.length)
 			}
 			if len(f.why) > wire.MaxReason {
-				return usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", wire.MaxReason, len(f.why))
+				return cli.Usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", wire.MaxReason, len(f.why))
 			}
 			return e.hubSay(c, f, args, f.length)
 		},
@@ -383,22 +363,12 @@ func hubUnban(e *env, f *hubFlags) *cobra.Command {
 		Short: "lift all bans of prefixes at all nodes, signed by the controller's key",
 		Long: "Unban lifts every ban of exactly these prefixes that any node has made until now, also those of people.\n" +
 			"A node alone lifts its own bans for the fleet, and those of others for itself (`floodwall unblock`).",
-		Example: "  floodwall hub unban 198.51.100.7",
-		Args:    someArgs("PREFIX"),
+		Example: "  floodwall-hub unban 198.51.100.7",
+		Args:    cli.Some("PREFIX"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.hubSay(c, f, args, 0) },
 	}
 	c.Flags().StringVar(&f.key, "key", "", "`file` of the controller's key (default "+hub.ControllerFile+" in --dir)")
 	return c
-}
-
-// someArgs wants one argument or more.
-func someArgs(what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usagef(c, helpHint(c), "missing argument: want %s", what)
-		}
-		return nil
-	}
 }
 
 // hubSay has the controller ban prefixes, or lift their bans when the time is 0.
@@ -407,7 +377,7 @@ func (e *env) hubSay(c *cobra.Command, f *hubFlags, args []string, length time.D
 	for _, text := range args {
 		list, err := operate.EntryOf(text, nil)
 		if err != nil {
-			return usagef(c, "write each as an address or a prefix, as 198.51.100.7 or 198.51.100.0/22", "PREFIX: %v", err)
+			return cli.Usagef(c, "write each as an address or a prefix, as 198.51.100.7 or 198.51.100.0/22", "PREFIX: %v", err)
 		}
 		prefixes = append(prefixes, list...)
 	}
@@ -419,7 +389,7 @@ func (e *env) hubSay(c *cobra.Command, f *hubFlags, args []string, length time.D
 		if length > 0 {
 			what = fmt.Sprintf("banned for %v", length)
 		}
-		e.println("%s %s at all nodes", what, display.Things(len(prefixes), "prefix", "prefixes"))
+		e.Println("%s %s at all nodes", what, display.Things(len(prefixes), "prefix", "prefixes"))
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
@@ -19,8 +20,8 @@ func hubView(e *env, f *hubFlags) *cobra.Command {
 		Short: "show the traffic of all nodes, the attacks that they see, and who sends most",
 		Long: "View shows what the nodes have reported in the last 30 seconds: the rates of each, which are under attack, and the sources that\n" +
 			"send most. Attacks of one kind on one service are one line. Sources need `daemon: {sample: ...}` in the nodes' policies.",
-		Example: "  floodwall hub view\n  floodwall hub view --json",
-		Args:    none,
+		Example: "  floodwall-hub view\n  floodwall-hub view --json",
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.atHub(func(h *hub.Client) error {
 				v, err := h.View(c.Context())
@@ -31,31 +32,31 @@ func hubView(e *env, f *hubFlags) *cobra.Command {
 			})
 		},
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
 func (e *env) printView(v *wire.View) error {
-	if e.json {
-		return e.printJSON(v)
+	if e.JSON {
+		return e.PrintJSON(v)
 	}
 	if v.Nodes == 0 {
-		e.println("no node has reported in the last %v", wire.Stale)
+		e.Println("no node has reported in the last %v", wire.Stale)
 		return nil
 	}
-	e.println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", display.Things(v.Nodes, "node", "nodes"), v.Attacked,
+	e.Println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", display.Things(v.Nodes, "node", "nodes"), v.Attacked,
 		display.Rate(float64(v.Passed.Packets)), display.Rate(float64(v.Dropped.Packets)))
 	for _, t := range []*display.Table{nodesTable(v), attacksTable(v), talkersTable(v)} {
 		if t.Len() > 0 {
-			e.println("")
+			e.Println("")
 		}
-		e.table(t)
+		e.Table(t)
 	}
 	if v.Missed > 0 {
-		e.println("at nodes that do not name it, a source sent at most %s packets/s in all", display.Rate(float64(v.Missed)))
+		e.Println("at nodes that do not name it, a source sent at most %s packets/s in all", display.Rate(float64(v.Missed)))
 	}
 	if more := v.Nodes - len(v.Rows); more > 0 {
-		e.println("and %s", display.Things(more, "node", "nodes"))
+		e.Println("and %s", display.Things(more, "node", "nodes"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -32,7 +33,7 @@ func benchCommand(e *env) *cobra.Command {
 		Use:     "bench [all | EXPERIMENT...]",
 		Short:   "measure what dropping packets costs on this machine",
 		Long:    benchLong(),
-		Example: "  floodwall bench all\n  floodwall bench drop --quick\n  floodwall bench sets --list blocked.txt",
+		Example: "  floodwall-lab bench all\n  floodwall-lab bench drop --quick\n  floodwall-lab bench sets --list blocked.txt",
 		Args:    knownExperiments,
 		RunE:    func(c *cobra.Command, args []string) error { return e.bench(c, args, &f) },
 	}
@@ -54,7 +55,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "in place of experiments: measure this host's costs, by which rules are placed")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchFleetCommand(e))
 	return c
 }
@@ -73,7 +74,7 @@ func benchLong() string {
 // knownExperiments wants names of experiments.
 func knownExperiments(c *cobra.Command, args []string) error {
 	if unknown := experiment.Unknown(args); unknown != "" {
-		return usagef(c, "the experiments are "+strings.Join(c.ValidArgs[1:], ", ")+"; all is all of them", "unknown experiment %q", unknown)
+		return cli.Usagef(c, "the experiments are "+strings.Join(c.ValidArgs[1:], ", ")+"; all is all of them", "unknown experiment %q", unknown)
 	}
 	return nil
 }
@@ -88,15 +89,15 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	if f.calibrate {
 		return e.calibrate(c, args, f)
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	f.options.Progress = e.stderr
+	f.options.Progress = e.Stderr
 	report, stopped := experiment.Run(c.Context(), args, f.options)
 	if report == nil {
 		return stopped
 	}
-	report.Version = versionText()
+	report.Version = cli.Version()
 	if err := e.printReport(report, f); err != nil {
 		return err
 	}
@@ -114,18 +115,18 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 func (f *benchFlags) check(c *cobra.Command) error {
 	o := f.options
 	switch {
-	case o.Rounds < least[int](c, "rounds"):
-		return usagef(c, "1 is the least", "flag --rounds: must be positive, got %d", o.Rounds)
-	case o.Window < least[time.Duration](c, "window") || o.Window > time.Hour:
-		return usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
-	case o.Phase < least[time.Duration](c, "for") || o.Phase > time.Hour:
-		return usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
-	case o.Routes < least[int](c, "routes") || o.Routes > experiment.MaxRoutes:
-		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(experiment.MaxRoutes), o.Routes)
+	case o.Rounds < cli.Least[int](c, "rounds"):
+		return cli.Usagef(c, "1 is the least", "flag --rounds: must be positive, got %d", o.Rounds)
+	case o.Window < cli.Least[time.Duration](c, "window") || o.Window > time.Hour:
+		return cli.Usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
+	case o.Phase < cli.Least[time.Duration](c, "for") || o.Phase > time.Hour:
+		return cli.Usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
+	case o.Routes < cli.Least[int](c, "routes") || o.Routes > experiment.MaxRoutes:
+		return cli.Usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(experiment.MaxRoutes), o.Routes)
 	}
 	for _, n := range o.Sizes {
 		if n < 1 || n > experiment.MaxSize {
-			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(experiment.MaxSize), n)
+			return cli.Usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(experiment.MaxSize), n)
 		}
 	}
 	return nil
@@ -137,7 +138,7 @@ func (f *benchFlags) selectRows(c *cobra.Command) (err error) {
 		return nil
 	}
 	if f.options.Rows, err = regexp.Compile(f.rows); err != nil {
-		return usagef(c, "write a regular expression, as in 'rules=20|ack'", "flag --rows: %v", err)
+		return cli.Usagef(c, "write a regular expression, as in 'rules=20|ack'", "flag --rows: %v", err)
 	}
 	return nil
 }
@@ -146,14 +147,14 @@ func (f *benchFlags) selectRows(c *cobra.Command) (err error) {
 func (e *env) printReport(r *report.Report, f *benchFlags) error {
 	dir := f.out
 	if dir == "" {
-		dir = filepath.Join(e.stateOrDefault(), "bench", r.Time.Format("20060102T150405Z"))
+		dir = filepath.Join(e.StateOrDefault(), "bench", r.Time.Format("20060102T150405Z"))
 	}
 	saved := r.Save(dir, report.WritePage)
 	if saved == nil {
-		e.note("the report is " + filepath.Join(dir, "report.html"))
+		e.Note("the report is " + filepath.Join(dir, "report.html"))
 	}
-	if e.json {
-		return errors.Join(r.WriteJSON(e.stdout), saved)
+	if e.JSON {
+		return errors.Join(r.WriteJSON(e.Stdout), saved)
 	}
-	return errors.Join(r.WriteTables(e.stdout, f.markdown), saved)
+	return errors.Join(r.WriteTables(e.Stdout, f.markdown), saved)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -22,8 +23,8 @@ func benchFleetCommand(e *env) *cobra.Command {
 		Short: "measure a fleet: bans to all nodes, a new node, a killed hub, a partition",
 		Long: "Fleet runs three hubs and many nodes in one process, in a network namespace of its own, and measures how bans spread.\n" +
 			"The nodes are real but for their connections, which are no sockets, and their enforcers, which only count.",
-		Example: "  floodwall bench fleet\n  floodwall bench fleet --partition 10m",
-		Args:    none,
+		Example: "  floodwall-lab bench fleet\n  floodwall-lab bench fleet --partition 10m",
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.benchFleet(c, o, strict) },
 	}
 	flags := c.Flags()
@@ -35,7 +36,7 @@ func benchFleetCommand(e *env) *cobra.Command {
 	flags.DurationVar(&o.Partition, "partition", 15*time.Second, "`time` for which a third of the nodes is cut off")
 	flags.IntVar(&o.Probes, "probes", 200, "`number` of bans whose way to all nodes is timed")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 when a bar is missed")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -44,12 +45,12 @@ const insideFleet = "FLOODWALL_BENCH_FLEET"
 
 func (e *env) benchFleet(c *cobra.Command, o experiment.FleetOptions, strict bool) error {
 	if o.Nodes < 3 || o.Few < 3 || o.Bans < 1 || o.Rate < 1 || o.Probes < 1 || o.Sustained <= 0 || o.Partition <= 0 {
-		return usagef(c, helpHint(c), "the numbers must be positive, and --nodes and --few at least 3")
+		return cli.Usagef(c, cli.HelpHint(c), "the numbers must be positive, and --nodes and --few at least 3")
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	if e.getenv(insideFleet) == "" {
+	if e.Getenv(insideFleet) == "" {
 		return e.elsewhere(c, insideFleet, &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGTERM})
 	}
 	dir, err := os.MkdirTemp("", "floodwall-bench-fleet-")
@@ -57,7 +58,7 @@ func (e *env) benchFleet(c *cobra.Command, o experiment.FleetOptions, strict boo
 		return err
 	}
 	defer os.RemoveAll(dir)
-	o.Progress = e.stderr
+	o.Progress = e.Stderr
 	rows, err := experiment.RunFleet(c.Context(), dir, o)
 	if printed := e.printFleetRows(rows); err == nil {
 		err = printed
@@ -71,8 +72,8 @@ func (e *env) benchFleet(c *cobra.Command, o experiment.FleetOptions, strict boo
 }
 
 func (e *env) printFleetRows(rows []experiment.FleetRow) error {
-	if e.json {
-		return json.NewEncoder(e.stdout).Encode(rows)
+	if e.JSON {
+		return json.NewEncoder(e.Stdout).Encode(rows)
 	}
 	t := display.NewTable("figure", ">value", ">bar", "")
 	for _, r := range rows {
@@ -85,6 +86,6 @@ func (e *env) printFleetRows(rows []experiment.FleetRow) error {
 		}
 		t.Row(r.What, fmt.Sprintf("%.3g %s", r.Value, r.Unit), bar, missed)
 	}
-	e.table(t)
+	e.Table(t)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/guard"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -21,12 +22,12 @@ func benchGuardCommand(e *env) *cobra.Command {
 		Short: "check that no kind of packet executes more instructions than it may",
 		Long: "Guard counts the instructions that the loaded program executes for each kind of packet, and compares them with BOUNDS.\n" +
 			"Kinds: " + strings.Join(guard.Kinds(), ", "),
-		Example: "  floodwall bench guard .ci/instructions.json\n  floodwall bench guard .ci/instructions.json --lines syn",
-		Args:    exactly(1, "BOUNDS, a file"),
+		Example: "  floodwall-lab bench guard .ci/instructions.json\n  floodwall-lab bench guard .ci/instructions.json --lines syn",
+		Args:    cli.Exactly(1, "BOUNDS, a file"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.benchGuard(c, args[0], lines) },
 	}
 	c.Flags().StringVar(&lines, "lines", "", "`kind` of packet: show the instructions of each function and line of the source, for it alone")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -38,21 +39,21 @@ func (e *env) benchGuard(c *cobra.Command, path, lines string) error {
 	if lines != "" {
 		bounds = slices.DeleteFunc(bounds, func(b guard.Bound) bool { return b.Kind != lines })
 		if len(bounds) == 0 {
-			return usagef(c, "the kinds are in "+path, "flag --lines: no bound is of kind %q", lines)
+			return cli.Usagef(c, "the kinds are in "+path, "flag --lines: no bound is of kind %q", lines)
 		}
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	findings, err := guard.Measure(c.Context(), bounds, e.stderr)
+	findings, err := guard.Measure(c.Context(), bounds, e.Stderr)
 	if err != nil {
 		return err
 	}
 	switch {
-	case e.json && lines != "":
-		err = e.printJSON(findings[0].Lines)
-	case e.json:
-		err = e.printJSON(findings)
+	case e.JSON && lines != "":
+		err = e.PrintJSON(findings[0].Lines)
+	case e.JSON:
+		err = e.PrintJSON(findings)
 	case lines != "":
 		e.printLines(findings[0].Lines)
 	default:
@@ -60,7 +61,7 @@ func (e *env) benchGuard(c *cobra.Command, path, lines string) error {
 	}
 	for i := range findings {
 		if err == nil && findings[i].Exceeded() {
-			return errFailed
+			return cli.ErrFailed
 		}
 	}
 	return err
@@ -76,7 +77,7 @@ func (e *env) printFindings(findings []guard.Finding) {
 		}
 		t.Row(append(row, guardState(f))...)
 	}
-	e.table(t)
+	e.Table(t)
 }
 
 // printLines prints what each function executes, and then what each line does.
@@ -95,7 +96,7 @@ func (e *env) printLines(lines []guard.Line) {
 	for _, l := range lines {
 		t.Row(fmt.Sprint(l.Instructions), l.Function, cmp.Or(l.Source, "generated"))
 	}
-	e.table(t)
+	e.Table(t)
 }
 
 // guardState is what is to be done about a finding.

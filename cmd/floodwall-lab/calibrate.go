@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
@@ -10,16 +11,16 @@ import (
 // calibrate measures what packets cost on this host, and keeps that for the placement of rules.
 func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
 	if len(args) > 0 {
-		return usagef(c, "calibrate by itself: `floodwall bench --calibrate`", "flag --calibrate: must be without experiments, got %q", args[0])
+		return cli.Usagef(c, "calibrate by itself: `floodwall-lab bench --calibrate`", "flag --calibrate: must be without experiments, got %q", args[0])
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	state, err := e.state()
+	state, err := e.State()
 	if err != nil {
 		return err
 	}
-	f.options.Progress = e.stderr
+	f.options.Progress = e.Stderr
 	found, err := experiment.Calibrate(c.Context(), f.options)
 	if err != nil {
 		return err
@@ -27,12 +28,12 @@ func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
 	if err := found.Model.Write(state); err != nil {
 		return err
 	}
-	e.note("the costs are in " + cost.Path(state))
-	if e.json {
-		return e.printJSON(found)
+	e.Note("the costs are in " + cost.Path(state))
+	if e.JSON {
+		return e.PrintJSON(found)
 	}
 	if f.markdown {
-		return found.Table.WriteMarkdown(e.stdout)
+		return found.Table.WriteMarkdown(e.Stdout)
 	}
-	return found.Table.WriteText(e.stdout)
+	return found.Table.WriteText(e.Stdout)
 }

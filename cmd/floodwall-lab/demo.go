@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/demo"
 )
@@ -27,11 +30,11 @@ func demoCommand(e *env) *cobra.Command {
 		Short: "show a web server under a flood, without and with Floodwall",
 		Long: "Demo floods a real web server in network namespaces of its own, and shows what clients get, without and with a policy. It prints the\n" +
 			"daemon's live page and report of the attack. With --fleet it attacks one of three web servers, which share their bans through a hub.",
-		Example: "  floodwall demo\n  floodwall demo --fleet\n  floodwall demo --rate 1.5M --list blocked.txt",
-		Args:    none,
+		Example: "  floodwall-lab demo\n  floodwall-lab demo --fleet\n  floodwall-lab demo --rate 1.5M --list blocked.txt",
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.demo(c, &f) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	c.Flags().DurationVar(&f.options.Duration, "duration", 6*time.Second, "`time` of each phase")
 	c.Flags().BoolVar(&f.fleet, "fleet", false, "show a fleet of three web servers that share bans")
 	c.Flags().StringVar(&f.rate, "rate", "", "`packets` per second of the flood, as in 1.5M; by default, what fits this machine")
@@ -42,23 +45,26 @@ func demoCommand(e *env) *cobra.Command {
 
 func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	if f.options.Rate, err = lab.ParseRate(f.rate); err != nil {
-		return usagef(c, "write a number, as in 800000, 800k or 1.5M", "flag --rate: %v", err)
+		return cli.Usagef(c, "write a number, as in 800000, 800k or 1.5M", "flag --rate: %v", err)
 	}
 	if f.options.Duration < time.Second {
-		return usagef(c, "requests have a second to be answered", "flag --duration: must be at least 1s, got %v", f.options.Duration)
+		return cli.Usagef(c, "requests have a second to be answered", "flag --duration: must be at least 1s, got %v", f.options.Duration)
 	}
 	if f.fleet && (f.rate != "" || f.options.List != "" || f.options.Report != "") {
-		return usagef(c, helpHint(c), "--fleet goes without --rate, --list and --report")
+		return cli.Usagef(c, cli.HelpHint(c), "--fleet goes without --rate, --list and --report")
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
 	if f.fleet {
 		return e.demoFleet(c, f)
 	}
+	if f.options.Program, err = find("floodwall"); err != nil {
+		return err
+	}
 	f.options.Owner = demo.Owner{UID: e.number("SUDO_UID"), GID: e.number("SUDO_GID")}
 	f.options.Done = e.demoDone
-	summary, err := demo.Run(c.Context(), f.options, demo.NewViewer(e.stderr, e.getenv))
+	summary, err := demo.Run(c.Context(), f.options, demo.NewViewer(e.Stderr, e.Getenv))
 	if err != nil {
 		return err
 	}
@@ -68,9 +74,18 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	return nil
 }
 
+// find finds another program of Floodwall, which demonstrations run.
+func find(program string) (string, error) {
+	file, err := cli.Find(program)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = cli.WithHint(fmt.Errorf("the demonstration runs %s, which is not installed here", program), cli.Get(program))
+	}
+	return file, err
+}
+
 // number is a variable of the environment that holds one; 0 without it.
 func (e *env) number(variable string) int {
-	n, _ := strconv.Atoi(e.getenv(variable))
+	n, _ := strconv.Atoi(e.Getenv(variable))
 	return n
 }
 
@@ -79,48 +94,46 @@ const pageTime = 2 * time.Minute
 
 // demoDone prints the summary. Then somebody at a terminal may look at the daemon's page for a while.
 func (e *env) demoDone(ctx context.Context, s *demo.Summary) error {
-	if e.json {
-		return e.printJSON(s)
+	if e.JSON {
+		return e.PrintJSON(s)
 	}
-	e.text(s.Text(demo.Width(e.stdout)))
+	e.Text(s.Text(demo.Width(e.Stdout)))
 	if s.Trouble() != nil {
 		return nil
 	}
-	e.text(demo.Next(e.called()))
-	demo.Stay(ctx, e.stdin, e.stdout, s.Page, pageTime)
+	e.Text(demo.Next(e.called("floodwall")))
+	demo.Stay(ctx, e.Stdin, e.Stdout, s.Page, pageTime)
 	return nil
 }
 
 // demoFleet is demo --fleet.
 func (e *env) demoFleet(c *cobra.Command, f *demoFlags) error {
-	if e.getenv(demo.InsideVar) == "" {
+	if e.Getenv(demo.InsideVar) == "" {
 		return e.elsewhere(c, demo.InsideVar, demo.Namespaces())
 	}
-	summary, err := demo.RunFleet(c.Context(), demo.FleetOptions{Duration: f.options.Duration, Log: func(text string) { fmt.Fprintln(e.stderr, text) }})
+	summary, err := demo.RunFleet(c.Context(), demo.FleetOptions{Duration: f.options.Duration, Find: find, Log: func(text string) { fmt.Fprintln(e.Stderr, text) }})
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.printJSON(summary)
+	if e.JSON {
+		err = e.PrintJSON(summary)
 	} else {
-		e.text("\n" + summary.Text())
+		e.Text("\n" + summary.Text())
 	}
 	if trouble := summary.Trouble(); trouble != nil && err == nil {
 		return trouble
 	}
-	if !e.json {
-		e.text(demo.FleetNext(e.called()))
+	if !e.JSON {
+		e.Text(demo.FleetNext(e.called("floodwall-hub")))
 	}
 	return err
 }
 
-// called is how the user has called this program.
-func (e *env) called() string {
-	name := "floodwall"
-	if strings.Contains(e.commandLine[0], "/") {
-		name = e.commandLine[0]
-	}
-	if e.getenv("SUDO_UID") != "" {
+// called is how the user calls another program, if that is beside this one.
+func (e *env) called(program string) string {
+	own := e.CommandLine[0]
+	name := own[:strings.LastIndex(own, "/")+1] + program
+	if e.Getenv("SUDO_UID") != "" {
 		name = "sudo " + name
 	}
 	return name

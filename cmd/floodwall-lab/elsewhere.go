@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
 // elsewhere runs the same command in namespaces of its own. A variable in its environment tells it that it is there.
@@ -19,14 +21,14 @@ func (e *env) elsewhere(c *cobra.Command, variable string, attr *syscall.SysProc
 	inner := exec.CommandContext(c.Context(), "/proc/self/exe")
 	inner.Args = os.Args
 	inner.Env = append(os.Environ(), variable+"=1")
-	inner.Stdout, inner.Stderr = e.stdout, e.stderr
+	inner.Stdout, inner.Stderr = e.Stdout, e.Stderr
 	inner.Cancel = func() error { return inner.Process.Signal(os.Interrupt) }
 	inner.WaitDelay = 30 * time.Second // for what it has to remove
 	inner.SysProcAttr = attr
 	err := inner.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
-		return errFailed // it has said why
+		return cli.ErrFailed // it has said why
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -19,10 +20,10 @@ func loadCommand(e *env) *cobra.Command {
 		Short: "ask a web server many times and show what its clients get",
 		Long: "Load sends requests to a web server and shows requests per second, times by phase, and what failed.\n" +
 			"With --rate, requests are due at fixed times, and their times count from then.",
-		Example: "  floodwall load http://127.0.0.1:8080/\n" +
-			"  floodwall load https://192.0.2.1/ --connections 125 --for 60s --insecure\n" +
-			"  floodwall load http://192.0.2.1/ --rate 1000/s --keep-alive --json",
-		Args: exactly(1, "the URL of a web server"),
+		Example: "  floodwall-lab load http://127.0.0.1:8080/\n" +
+			"  floodwall-lab load https://192.0.2.1/ --connections 125 --for 60s --insecure\n" +
+			"  floodwall-lab load http://192.0.2.1/ --rate 1000/s --keep-alive --json",
+		Args: cli.Exactly(1, "the URL of a web server"),
 		RunE: func(c *cobra.Command, args []string) error { return e.load(c, args[0], &f) },
 	}
 	flags := c.Flags()
@@ -36,7 +37,7 @@ func loadCommand(e *env) *cobra.Command {
 	flags.StringVar(&f.Load.Request.Method, "method", http.MethodGet, "`method` of the requests")
 	flags.StringArrayVar(&f.Headers, "header", nil, "further `header` of the requests, as in 'Accept: text/html'")
 	flags.BoolVar(&f.Insecure, "insecure", false, "take any certificate")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -44,15 +45,15 @@ func loadCommand(e *env) *cobra.Command {
 func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
 	target, err := lab.ParseTarget(address)
 	if err != nil {
-		return usageOf(c, err)
+		return cli.UsageOf(c, err)
 	}
-	if p.Load.Connections < least[int](c, "connections") {
-		return usagef(c, "1 is the least", "flag --connections: must be positive, got %d", p.Load.Connections)
+	if p.Load.Connections < cli.Least[int](c, "connections") {
+		return cli.Usagef(c, "1 is the least", "flag --connections: must be positive, got %d", p.Load.Connections)
 	}
 	if err := p.Complete(target); err != nil {
-		return usageOf(c, err)
+		return cli.UsageOf(c, err)
 	}
-	live := newLive(e.stderr)
+	live := newLive(e.Stderr)
 	result, err := p.Run(c.Context(), func(s lab.Sample) {
 		live.show("%.0f s of %.0f, %.0f per second, 99%% within %s, %s failed", s.Time.Seconds(),
 			p.Load.Duration.Seconds(), s.Rate, lab.Millis(s.P99), display.Count(s.Failed))
@@ -61,10 +62,10 @@ func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.printJSON(result)
+	if e.JSON {
+		err = e.PrintJSON(result)
 	} else {
-		e.text(result.Text())
+		e.Text(result.Text())
 	}
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ type live struct{ out io.Writer }
 
 // newLive shows a line on a terminal, and nothing anywhere else.
 func newLive(out io.Writer) *live {
-	if isTerminal(out) {
+	if cli.IsTerminal(out) {
 		return &live{out}
 	}
 	return &live{io.Discard}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
 // TestLoadScripts runs the sessions of load, which needs no rights. In the environment of each is a web server: WEB and
@@ -68,14 +70,16 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	asked := ts.Value("asked").(*atomic.Uint64)
+	asked.Store(0)
 	ts.Check(cmd.Start())
-	for asked := ts.Value("asked").(*atomic.Uint64); asked.Load() < 5; {
+	for asked.Load() < 5 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Check(cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // its status is what counts
-	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
-		ts.Fatalf("status %d, want %d: %s", got, exitInterrupted, &stderr)
+	if got := cmd.ProcessState.ExitCode(); got != cli.ExitInterrupted {
+		ts.Fatalf("status %d, want %d: %s", got, cli.ExitInterrupted, &stderr)
 	}
 	if !regexp.MustCompile(`(?m)^answered  [1-9]\d*, `).MatchString(stdout.String()) {
 		ts.Fatalf("it does not say what was measured:\n%s", &stdout)

@@ -31,7 +31,7 @@ const (
 	leastCompared             = 1000 // packets of a rule; a few of neighbor discovery beside them are less than 2%
 )
 
-// flooded is a host with the policy of `floodwall demo` and a daemon. Its flood comes to the device transit, and clients to peering.
+// flooded is a host with the policy of `floodwall-lab demo` and a daemon. Its flood comes to the device transit, and clients to peering.
 type flooded struct {
 	*apiHost
 	devices [2]*lab.Device
@@ -147,7 +147,7 @@ func (f *flooded) agrees(source string, found, want viewed) {
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.02*want }
 
-// TestViewsAgree sends the flood of `floodwall demo` to a host with its policy. Each view says a rate and the seconds that it is of. Their
+// TestViewsAgree sends the flood of `floodwall-lab demo` to a host with its policy. Each view says a rate and the seconds that it is of. Their
 // product is what `status` has counted in this time, for `top`, /v1/series and the expressions of the dashboard; and `status` has counted
 // what the devices have received. The page is open all the time, and shows what `status` and /v1/series say.
 func TestViewsAgree(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"golang.org/x/sys/unix"
 )
 
 // change asks on the control socket for a change, which must have a status.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -53,9 +54,9 @@ func applyCommand(e *env) *cobra.Command {
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if f.restore {
-			return none(c, args)
+			return cli.None(c, args)
 		}
-		return exactly(1, policyArg)(c, args)
+		return cli.Exactly(1, policyArg)(c, args)
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.target, "target", "auto", "`target` of the policy: auto, xdp, nftables or iptables")
@@ -70,7 +71,7 @@ func applyCommand(e *env) *cobra.Command {
 	complete(c, "target", targets(true)...)
 	complete(c, "mode", "auto", "native", "generic")
 	complete(c, "device", deviceNames()...)
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -97,15 +98,15 @@ func (f *applyFlags) check(c *cobra.Command) (err error) {
 	}
 	modes := []datapath.Mode{datapath.Auto, datapath.Native, datapath.Generic}
 	if !slices.Contains(modes, datapath.Mode(f.mode)) {
-		return usagef(c, "the modes are auto, native and generic", "unknown mode %q", f.mode)
+		return cli.Usagef(c, "the modes are auto, native and generic", "unknown mode %q", f.mode)
 	}
 	for i, d := range f.devices {
 		if d == "" || slices.Contains(f.devices[:i], d) {
-			return usagef(c, "name each device once", "--device %q is empty or twice there", d)
+			return cli.Usagef(c, "name each device once", "--device %q is empty or twice there", d)
 		}
 	}
 	if f.boot && f.dryRun {
-		return usagef(c, "leave one of them out", "--boot changes what a dry run must not")
+		return cli.Usagef(c, "leave one of them out", "--boot changes what a dry run must not")
 	}
 	return checkTarget(c, f.target, targets(true))
 }
@@ -117,13 +118,13 @@ func trialTime(c *cobra.Command, text string) (time.Duration, error) {
 	}
 	d, err := operate.Order{Confirm: cmp.Or(text, "none")}.Trial()
 	if err != nil {
-		return 0, usagef(c, "write it as 60s, 5m or 1h", "--confirm %q is not a time from 2s to 24h", text)
+		return 0, cli.Usagef(c, "write it as 60s, 5m or 1h", "--confirm %q is not a time from 2s to 24h", text)
 	}
 	return d, nil
 }
 
 func apply(ctx context.Context, e *env, file string, f applyFlags) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -140,13 +141,13 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	if applied == nil {
 		return err
 	}
-	if e.json {
-		return firstError(err, e.printJSON(applied))
+	if e.JSON {
+		return firstError(err, e.PrintJSON(applied))
 	}
-	e.notes(applied.Notes)
-	e.println("%s", appliedLine(applied, p, f))
+	e.Notes(applied.Notes)
+	e.Println("%s", appliedLine(applied, p, f))
 	if f.trial > 0 && !f.dryRun {
-		e.println("%s", trialLine(applied))
+		e.Println("%s", trialLine(applied))
 	}
 	return err
 }

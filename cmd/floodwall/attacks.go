@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -25,14 +26,14 @@ func attacksCommand(e *env) *cobra.Command {
 			"  floodwall attacks 20260102-150405 --html > report.html",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef(c, "name one, or none for the list", "want at most 1 argument, ID, got %d", len(args))
+				return cli.Usagef(c, "name one, or none for the list", "want at most 1 argument, ID, got %d", len(args))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error { return e.attacks(c, args, html) },
 	}
 	c.Flags().BoolVar(&html, "html", false, "print the report as one HTML page")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -45,21 +46,21 @@ func (e *unknownAttack) Error() string { return fmt.Sprintf("attack %q: %v", e.i
 func (e *unknownAttack) Hint() string { return "`floodwall attacks` lists those that are known" }
 
 func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
-	if html && (len(args) == 0 || e.json) {
-		return usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
+	if html && (len(args) == 0 || e.JSON) {
+		return cli.Usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
 	}
-	state, err := e.state()
+	state, err := e.State()
 	if err != nil {
 		return err
 	}
-	store := attack.InState(state, e.bpffs, datapath.DefaultDir)
+	store := attack.InState(state, e.BPFFS, datapath.DefaultDir)
 	if len(args) == 0 {
 		list, err := store.List()
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.printJSON(list)
+		if e.JSON {
+			return e.PrintJSON(list)
 		}
 		e.printAttacks(list)
 		return nil
@@ -71,9 +72,9 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	case err != nil:
 		return err
 	case html:
-		return r.WriteHTML(e.stdout)
-	case e.json:
-		return e.printJSON(r)
+		return r.WriteHTML(e.Stdout)
+	case e.JSON:
+		return e.PrintJSON(r)
 	}
 	e.printAttack(r)
 	return nil
@@ -81,14 +82,14 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 
 func (e *env) printAttacks(list []attack.Summary) {
 	if len(list) == 0 {
-		e.println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
+		e.Println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
 		return
 	}
 	t := display.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
 	for _, a := range list {
 		t.Row(a.ID, a.Lasted(), display.Rate(a.Peak.Packets), display.Rate(a.Peak.Bits), display.Count(int(a.Dropped.Packets)), display.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
 	}
-	e.table(t)
+	e.Table(t)
 }
 
 func (e *env) printAttack(r *attack.Report) {
@@ -96,14 +97,14 @@ func (e *env) printAttack(r *attack.Report) {
 	if r.Ended != nil {
 		state = fmt.Sprintf("it ended %s", r.Ended.Local().Format(time.DateTime))
 	}
-	e.println("%s", r.Headline())
-	e.println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
-	e.println("%s", display.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
-	e.println("usual are %s packets/s; above %s it is an attack", display.Rate(r.Usual), display.Rate(r.Bound))
-	e.println("dropped %s packets, %s bytes", display.Count(int(r.Dropped.Packets)), display.Count(int(r.Dropped.Bytes)))
-	e.println("passed %s packets, %s bytes, legitimate ones included", display.Count(int(r.Passed.Packets)), display.Count(int(r.Passed.Bytes)))
+	e.Println("%s", r.Headline())
+	e.Println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
+	e.Println("%s", display.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
+	e.Println("usual are %s packets/s; above %s it is an attack", display.Rate(r.Usual), display.Rate(r.Bound))
+	e.Println("dropped %s packets, %s bytes", display.Count(int(r.Dropped.Packets)), display.Count(int(r.Dropped.Bytes)))
+	e.Println("passed %s packets, %s bytes, legitimate ones included", display.Count(int(r.Passed.Packets)), display.Count(int(r.Passed.Bytes)))
 	if r.Note != "" {
-		e.println("note: %s", r.Note)
+		e.Println("note: %s", r.Note)
 	}
 	kinds := display.NewTable("kind of packets", ">share", ">error")
 	for _, v := range r.Vectors {
@@ -119,23 +120,23 @@ func (e *env) printAttack(r *attack.Report) {
 	}
 	for _, t := range []*display.Table{kinds, reasons, outcomes} {
 		if t.Len() > 0 {
-			e.println("")
-			e.table(t)
+			e.Println("")
+			e.Table(t)
 		}
 	}
 	if r.Samples != nil {
 		for _, part := range SampleParts(&operate.Top{Samples: r.Samples})[:2] {
-			e.println("")
-			e.text(strings.Join(part.Lines(), "\n") + "\n")
+			e.Println("")
+			e.Text(strings.Join(part.Lines(), "\n") + "\n")
 		}
 	}
 	if len(r.Steps) > 0 {
-		e.println("")
+		e.Println("")
 	}
 	for _, s := range r.Steps {
-		e.println("%s %s %s: %s", s.Time.Local().Format(time.TimeOnly), s.Rule, s.Did, s.Why)
+		e.Println("%s %s %s: %s", s.Time.Local().Format(time.TimeOnly), s.Rule, s.Did, s.Why)
 		if s.Text != "" && s.Did != attack.Removed {
-			e.println("  - %s", s.Text)
+			e.Println("  - %s", s.Text)
 		}
 	}
 	e.printSuggested(r.Suggestion)
@@ -146,13 +147,13 @@ func (e *env) printSuggested(s *attack.Suggestion) {
 	if s == nil {
 		return
 	}
-	e.println("")
-	e.println("# suggested, found %s: take the rules out again by %s", s.Found.Local().Format(time.DateTime), s.Expires.Local().Format(time.DateTime))
+	e.Println("")
+	e.Println("# suggested, found %s: take the rules out again by %s", s.Found.Local().Format(time.DateTime), s.Expires.Local().Format(time.DateTime))
 	if s.Baseline == 0 {
-		e.println("# no legitimate traffic is known: look at each rule")
+		e.Println("# no legitimate traffic is known: look at each rule")
 	}
 	for _, r := range s.Rules {
-		e.println("  # matches %s of what passes%s", shareText(r.Coverage), harmText(r.Collateral))
-		e.println("  - %s", r.Text)
+		e.Println("  # matches %s of what passes%s", shareText(r.Coverage), harmText(r.Collateral))
+		e.Println("  - %s", r.Text)
 	}
 }

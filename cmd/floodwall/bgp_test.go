@@ -98,7 +98,7 @@ func (r *upstreamRouter) has(route string, want bool) (notYet time.Time) {
 	}
 }
 
-// speakerProcess is `floodwall bgp run`, by a user without any capability.
+// speakerProcess is `floodwall-bgp run`, by a user without any capability.
 type speakerProcess struct {
 	t          *testing.T
 	run, state string
@@ -157,12 +157,12 @@ func (s *speakerProcess) says(code int, want string, args ...string) string {
 	s.t.Helper()
 	out, is := s.floodwall(args...)
 	if is != code || !strings.Contains(out, want) {
-		s.t.Fatalf("floodwall bgp %s: exit %d, want %d and %q:\n%s\nlog of bgp run:\n%s", strings.Join(args, " "), is, code, want, out, s.log())
+		s.t.Fatalf("floodwall-bgp %s: exit %d, want %d and %q:\n%s\nlog of bgp run:\n%s", strings.Join(args, " "), is, code, want, out, s.log())
 	}
 	return out
 }
 
-// newSpeakerProcess has the directories of a `floodwall bgp run` that does not run yet, a file with the password of its session, and the name
+// newSpeakerProcess has the directories of a `floodwall-bgp run` that does not run yet, a file with the password of its session, and the name
 // of a file for its policy.
 func newSpeakerProcess(t *testing.T, password string) (s *speakerProcess, key, file string) {
 	dir := t.TempDir()
@@ -185,7 +185,7 @@ func TestBGP(t *testing.T) {
 	mustFloodwall(t, "apply", file)
 	t.Cleanup(func() { mustFloodwall(t, "unload") })
 
-	s.says(1, "`floodwall bgp run` does not run", "status")
+	s.says(1, "`floodwall-bgp run` does not run", "status")
 	testDryRun(s)
 
 	writeFile(t, file, fmt.Sprintf(upstreamPolicy, true, key))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -39,14 +40,14 @@ func blockCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.why, "why", "", "reason, a `text` of up to 64 bytes, which the command blocked shows")
 	c.Flags().StringVar(&f.origin, "origin", "", "`program` that asks, as fail2ban: it cannot change bans made by hand, or ban an address that the policy or this host needs")
 	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session, and what this host cannot do without: its addresses, gateways, resolvers, hubs")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
 // prefixes wants one prefix at least.
 func prefixes(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef(c, "name addresses, prefixes or ranges, or - to read them from standard input", "missing argument: want PREFIX")
+		return cli.Usagef(c, "name addresses, prefixes or ranges, or - to read them from standard input", "missing argument: want PREFIX")
 	}
 	return nil
 }
@@ -61,9 +62,9 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		return fmt.Errorf("--%w", err)
 	}
 	if len(f.why) > maxWhy {
-		e.warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
+		e.Warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
 	}
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 func (e *env) warned(refuse func(netip.Prefix) error) func(netip.Prefix) error {
 	return func(p netip.Prefix) error {
 		if err := refuse(p); err != nil {
-			e.warning(strings.TrimSuffix(err.Error(), ": not blocked") + ": it is blocked by --force; `floodwall unblock` ends that")
+			e.Warning(strings.TrimSuffix(err.Error(), ": not blocked") + ": it is blocked by --force; `floodwall unblock` ends that")
 		}
 		return nil
 	}
@@ -112,15 +113,3 @@ const sparedFor = time.Second
 
 // maxWhy is how much of a reason a dynamic set keeps, in bytes.
 const maxWhy = 64
-
-// hinted is an error with a hint.
-type hinted struct {
-	error
-	hint string
-}
-
-// Hint is what helps.
-func (h *hinted) Hint() string { return h.hint }
-
-// Unwrap is the error alone.
-func (h *hinted) Unwrap() error { return h.error }

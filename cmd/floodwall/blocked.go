@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/model/addrs"
@@ -22,13 +23,13 @@ func blockedCommand(e *env) *cobra.Command {
 		Long: "Blocked lists the entries of dynamic sets, with the time left, the reason and the origin of each.\n" +
 			"The origin is who banned the address: a person (manual), a limit (automatic), a program, or a node of the fleet.",
 		Example: "  floodwall blocked --json",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, f) },
 	}
 	c.Flags().StringVar(&f.set, "set", "", "only this `set`")
 	c.Flags().StringVar(&f.origin, "origin", "", "only what this `program` asked for, as fail2ban; manual is what persons did")
 	c.Flags().StringVar(&f.why, "why", "", "of the entries of --origin only those with this reason, a `text`")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -40,7 +41,7 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -49,8 +50,8 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(b ban.Blocked) bool { return !of.Owns(b) })
-	if e.json {
-		return e.printJSON(append([]ban.Blocked{}, list...))
+	if e.JSON {
+		return e.PrintJSON(append([]ban.Blocked{}, list...))
 	}
 	t := display.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
@@ -60,7 +61,7 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 		}
 		t.Row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
 	}
-	e.table(t)
+	e.Table(t)
 	return nil
 }
 

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -44,14 +43,14 @@ func captureCommand(e *env) *cobra.Command {
 			"Each packet has the rule and its verdict as a comment.",
 		Example: "  floodwall capture --rule listed -w listed.pcapng --for 10s\n" +
 			"  floodwall capture | tcpdump -nr -",
-		Args: none,
+		Args: cli.None,
 		RunE: func(c *cobra.Command, _ []string) error { return e.capture(c, &f) },
 	}
 	c.Flags().StringArrayVar(&f.rules, "rule", nil, "only packets of the rule of this `name`; may be given several times")
 	c.Flags().IntVar(&f.count, "count", 0, "end after so many packets")
 	c.Flags().DurationVar(&f.duration, "for", 0, "end after this `time`, as 10s")
 	c.Flags().StringVarP(&f.file, "write", "w", "-", "`file` to write to; - is standard output")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -59,7 +58,7 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 	if err := e.checkCapture(c, f); err != nil {
 		return err
 	}
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -79,11 +78,11 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	e.note("capturing " + sampledRules(packets.Rules()))
+	e.Note("capturing " + sampledRules(packets.Rules()))
 	result := capturing{File: f.file}
 	result.Packets, err = operate.WriteCapture(ctx, packets, out, f.count)
 	if err != nil && result.complete(err) {
-		e.note("the capture ends: " + err.Error())
+		e.Note("the capture ends: " + err.Error())
 		err = nil
 	}
 	lost, lostErr := packets.Lost()
@@ -93,32 +92,23 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 
 func (e *env) checkCapture(c *cobra.Command, f *captureFlags) error {
 	switch {
-	case f.count < least[int](c, "count"):
-		return usagef(c, helpHint(c), "flag --count: must be at least 1, got %d", f.count)
-	case f.duration < least[time.Duration](c, "for"):
-		return usagef(c, helpHint(c), "flag --for: must be positive, got %v", f.duration)
-	case f.file == "-" && e.json:
-		return usagef(c, "name a file with -w", "flag --json: standard output has the packets")
-	case f.file == "-" && isTerminal(e.stdout):
-		return usagef(c, "name a file with -w, or write `floodwall capture | tcpdump -nr -`",
+	case f.count < cli.Least[int](c, "count"):
+		return cli.Usagef(c, cli.HelpHint(c), "flag --count: must be at least 1, got %d", f.count)
+	case f.duration < cli.Least[time.Duration](c, "for"):
+		return cli.Usagef(c, cli.HelpHint(c), "flag --for: must be positive, got %v", f.duration)
+	case f.file == "-" && e.JSON:
+		return cli.Usagef(c, "name a file with -w", "flag --json: standard output has the packets")
+	case f.file == "-" && cli.IsTerminal(e.Stdout):
+		return cli.Usagef(c, "name a file with -w, or write `floodwall capture | tcpdump -nr -`",
 			"standard output is a terminal, and packets are nothing to read there")
 	}
 	return nil
 }
 
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
 // captureFile opens what to write to.
 func (e *env) captureFile(name string) (io.WriteCloser, error) {
 	if name == "-" {
-		return nopCloser{e.stdout}, nil
+		return nopCloser{e.Stdout}, nil
 	}
 	return sample.CreateFile(name)
 }
@@ -155,12 +145,12 @@ func (e *env) captured(r capturing) error {
 		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", display.Count(r.Lost))
 	}
 	switch {
-	case e.json:
-		return e.printJSON(r)
+	case e.JSON:
+		return e.PrintJSON(r)
 	case r.File == "-":
-		e.note(text)
+		e.Note(text)
 	default:
-		e.println("%s in %s", text, r.File)
+		e.Println("%s in %s", text, r.File)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -63,24 +64,24 @@ func (c *change) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if c.refused > mostReported {
-		c.report(fmt.Errorf("and %s", display.Things(c.refused-mostReported, "more", "more")))
+		c.Report(fmt.Errorf("and %s", display.Things(c.refused-mostReported, "more", "more")))
 	}
 	if printErr := c.summary(); printErr != nil {
 		return printErr
 	}
 	if err == nil && c.refused > 0 {
-		return errFailed
+		return cli.ErrFailed
 	}
 	return err
 }
 
 func (c *change) summary() error {
-	if c.json {
-		return c.printJSON(operate.Changed{
+	if c.JSON {
+		return c.PrintJSON(operate.Changed{
 			Set: c.fill.Set, Changed: c.changed, Refused: c.refused, Entries: c.fill.Entries, Capacity: c.fill.Capacity,
 		})
 	}
-	c.println("%s %s %s %s, which holds %s of %s", c.verb, display.Things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
+	c.Println("%s %s %s %s, which holds %s of %s", c.verb, display.Things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
 		display.Count(c.fill.Entries), display.Count(c.fill.Capacity))
 	return nil
 }
@@ -117,7 +118,7 @@ type parsed struct {
 // stream changes what standard input names, line by line, until that ends.
 func (c *change) stream(ctx context.Context, args []string) error {
 	if len(args) > 1 {
-		return &hinted{errors.New("- stands for standard input, and goes with no other argument"), "leave - or the others out"}
+		return cli.WithHint(errors.New("- stands for standard input, and goes with no other argument"), "leave - or the others out")
 	}
 	if err := c.flush(ctx); err != nil { // of nothing: it tells whether there is a set at all
 		return err
@@ -145,7 +146,7 @@ func (c *change) stream(ctx context.Context, args []string) error {
 		}
 		due = nil
 		if err := c.flush(ctx); errors.Is(err, datapath.ErrLocked) {
-			c.warning(err.Error() + ": " + display.Things(len(c.waiting), "entry waits", "entries wait"))
+			c.Warning(err.Error() + ": " + display.Things(len(c.waiting), "entry waits", "entries wait"))
 			due = time.After(batchWait)
 		} else if err != nil {
 			return err
@@ -171,7 +172,7 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 			return false
 		}
 	}
-	in := bufio.NewScanner(c.stdin)
+	in := bufio.NewScanner(c.Stdin)
 	n := 1
 	for ; in.Scan(); n++ {
 		l := parsed{number: n}
@@ -210,11 +211,11 @@ func (c *change) flush(ctx context.Context) error {
 	c.waiting = c.waiting[:0]
 	if fill.Unsaved != nil && !c.lossSaid {
 		c.lossSaid = true
-		c.warning(fmt.Sprintf("it has effect, but does not last over a reboot: %v; `floodwall daemon` saves it when that is mended", fill.Unsaved))
+		c.Warning(fmt.Sprintf("it has effect, but does not last over a reboot: %v; `floodwall daemon` saves it when that is mended", fill.Unsaved))
 	}
 	if w := fill.Warning(); w != "" && !c.fullSaid && c.verb == "blocked" {
 		c.fullSaid = true
-		c.warning(w)
+		c.Warning(w)
 	}
 	return nil
 }
@@ -225,9 +226,9 @@ func (c *change) refuse(place string, err error) {
 		return
 	}
 	p := operate.Problems(err)[0]
-	c.stderrLine("error", place+p.String())
+	c.StderrLine("error", place+p.String())
 	if p.Hint != c.hinted { // a full set says the same for each
-		c.stderrLine("hint", p.Hint)
+		c.StderrLine("hint", p.Hint)
 		c.hinted = p.Hint
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
@@ -25,10 +26,10 @@ func checkCommand(e *env) *cobra.Command {
 		Long: "Check reads and compiles a policy and reports every mistake with its line, column and remedy.\n" +
 			"It applies nothing and needs no rights.",
 		Example: "  floodwall check policy.yaml",
-		Args:    exactly(1, policyArg),
+		Args:    cli.Exactly(1, policyArg),
 		RunE:    func(c *cobra.Command, args []string) error { return check(c.Context(), e, args[0]) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -70,27 +71,27 @@ func check(ctx context.Context, e *env, file string) error {
 	var o *compile.Output
 	_, err := periodic.Within(ctx, func() (_ any, err error) {
 		p, err := e.readSound(file)
-		c, o, err = control.Check(p, err, feed.InState(e.stateOrDefault()), plan.TargetXDP)
+		c, o, err = control.Check(p, err, feed.InState(e.StateOrDefault()), plan.TargetXDP)
 		return nil, err
 	})
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	if e.json {
+	if e.JSON {
 		return checkJSON(e, name, c, o, err)
 	}
 	if err != nil {
 		return err
 	}
-	e.notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan)))
+	e.Notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan)))
 	if absent := operate.Absent(c.Policy); absent != nil {
-		e.warnOf(absent)
+		e.WarnOf(absent)
 	}
 	n := counts(c)
-	e.println("%s: ok: %s (%s), %s, %s, %s", name, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
+	e.Println("%s: ok: %s (%s), %s, %s, %s", name, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
 		display.Things(n.Rules, "rule", "rules"), display.Things(n.Services, "service", "services"), display.Things(n.Checks, "check", "checks"))
 	if text := addedChecks(c); text != "" {
-		e.println("checks that hold beside those of the policy: %s", text)
+		e.Println("checks that hold beside those of the policy: %s", text)
 	}
 	e.late(lateRules(o.Plan))
 	return nil
@@ -116,10 +117,10 @@ func lateRules(pl *plan.Plan) []lateRule {
 func (e *env) late(rules []lateRule) {
 	const most = 10
 	for _, r := range rules[:min(len(rules), most)] {
-		e.println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
+		e.Println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
 	}
 	if more := len(rules) - most; more > 0 {
-		e.println("%s late; `floodwall compile` lists all", display.Things(more, "more rule runs", "more rules run"))
+		e.Println("%s late; `floodwall compile` lists all", display.Things(more, "more rule runs", "more rules run"))
 	}
 }
 
@@ -136,12 +137,12 @@ func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err 
 				report.Notes = append(report.Notes, p.String()+": "+p.Hint)
 			}
 		}
-		return e.printJSON(report)
+		return e.PrintJSON(report)
 	}
 	for _, p := range operate.Problems(err) {
 		report.Errors = append(report.Errors, checkError{Line: p.Line, Col: p.Col, Msg: p.Text, Hint: p.Hint})
 	}
-	return errors.Join(e.printJSON(report), errFailed)
+	return errors.Join(e.PrintJSON(report), cli.ErrFailed)
 }
 
 // addedChecks explains the checks that hold though the policy does not switch them on; "" when there are none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
@@ -24,7 +25,7 @@ func compileCommand(e *env) *cobra.Command {
 		Long: "Compile prints what would be loaded: the bytecode of XDP, the script of nft, or the input of iptables-restore and ipset.\n" +
 			"It applies nothing.",
 		Example: "  floodwall compile policy.yaml --target nftables",
-		Args:    exactly(1, policyArg),
+		Args:    cli.Exactly(1, policyArg),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err
@@ -34,7 +35,7 @@ func compileCommand(e *env) *cobra.Command {
 	}
 	c.Flags().StringVar(&target, "target", "xdp", "`target` to compile for: xdp, nftables or iptables")
 	complete(c, "target", targets(false)...)
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -43,7 +44,7 @@ func checkTarget(c *cobra.Command, target string, known []string) error {
 	if slices.Contains(known, target) {
 		return nil
 	}
-	return usagef(c, "the targets are "+strings.Join(known, ", "), "unknown target %q", target)
+	return cli.Usagef(c, "the targets are "+strings.Join(known, ", "), "unknown target %q", target)
 }
 
 // complete offers the values of a flag to the shell.
@@ -92,19 +93,19 @@ func compilePolicy(ctx context.Context, e *env, file string, target plan.Target)
 		return err
 	}
 	costs := stageCosts(e.costs(), target)
-	if e.json {
+	if e.JSON {
 		report := newCompileReport(c, o)
 		report.Costs = costs
-		return e.printJSON(report)
+		return e.PrintJSON(report)
 	}
-	e.notes(c.NotesFor(target))
-	e.notes(o.Notes)
-	e.text(costText(costs) + placements(o.Plan.Program, o))
+	e.Notes(c.NotesFor(target))
+	e.Notes(o.Notes)
+	e.Text(costText(costs) + placements(o.Plan.Program, o))
 	if o.Listing != "" {
-		e.text(o.Listing)
+		e.Text(o.Listing)
 	}
 	if o.Script != "" {
-		e.text("\n" + o.Script)
+		e.Text("\n" + o.Script)
 	}
 	return nil
 }

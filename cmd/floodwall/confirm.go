@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 func confirmCommand(e *env) *cobra.Command {
@@ -15,13 +17,13 @@ func confirmCommand(e *env) *cobra.Command {
 		Long: "Confirm keeps the policy that `apply --confirm` put on trial.\n" +
 			"If nobody confirms in time, the kernel returns to the previous policy.",
 		Example: "  floodwall confirm",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },
 	}
 }
 
 func confirm(ctx context.Context, e *env) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -30,6 +32,6 @@ func confirm(ctx context.Context, e *env) error {
 	if err != nil && !errors.As(err, &saved) {
 		return err
 	}
-	e.println("confirmed: generation %d of %s stays", kept.Generation, kept.Policy)
+	e.Println("confirmed: generation %d of %s stays", kept.Generation, kept.Policy)
 	return err
 }

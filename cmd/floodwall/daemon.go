@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/daemon/api"
@@ -35,24 +36,24 @@ func daemonCommand(e *env) *cobra.Command {
 		Example: "  floodwall daemon\n" +
 			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health\n" +
 			"  ssh -N -L 9810:/run/floodwall/read.sock root@SERVER    # on your own machine: the page of SERVER at http://127.0.0.1:9810/",
-		Args: none,
+		Args: cli.None,
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run, bgpDir) },
 	}
-	c.Flags().BoolVar(&e.json, "json", false, "print each event as a JSON object on one line, as /v1/events has it")
+	c.Flags().BoolVar(&e.JSON, "json", false, "print each event as a JSON object on one line, as /v1/events has it")
 	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+api.DefaultDir+" for the default --bpffs, else a directory below it)")
-	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
+	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall-bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
 	return c
 }
 
 func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
 	if run == "" {
-		run = api.Dir(e.bpffs, datapath.DefaultDir)
+		run = api.Dir(e.BPFFS, datapath.DefaultDir)
 	}
-	if e.getenv("GOGC") == "" {
+	if e.Getenv("GOGC") == "" {
 		debug.SetGCPercent(daemonGC)
 	}
 	go giveUpStart(ctx)
@@ -60,22 +61,22 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	h.Instance.Asked = &periodic.Answer[control.Wishes]{Marks: h.Instance.Marks}
 	h.Tap = sample.NewTap(h.Instance)
 	events := api.NewEvents()
-	if e.json {
-		lines := json.NewEncoder(e.stdout)
+	if e.JSON {
+		lines := json.NewEncoder(e.Stdout)
 		events.Each = func(event api.Event) { lines.Encode(event) } // nobody may read them any more; the daemon goes on
 	}
-	audit := slog.New(slog.NewTextHandler(e.stderr, nil))
-	if !e.json && integrations.Connected() {
-		log := integrations.Log{Instance: e.bpffs, Else: e.stderr}
+	audit := slog.New(slog.NewTextHandler(e.Stderr, nil))
+	if !e.JSON && integrations.Connected() {
+		log := integrations.Log{Instance: e.BPFFS, Else: e.Stderr}
 		events.Each, audit = toJournal(log), slog.New(log.Audit())
 	}
 	tell := func(kind, text string, data ...any) {
 		switch {
 		case events.Each != nil: // it writes all events
 		case kind == api.KindWarning:
-			e.warning(text)
+			e.Warning(text)
 		default:
-			e.println("%s", text)
+			e.Println("%s", text)
 		}
 		events.Publish(kind, text, data...)
 	}
@@ -86,7 +87,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			tell(api.KindDone, event.Text)
 		}
 	}
-	attacks := attack.New(h, attack.InState(h.State, e.bpffs, datapath.DefaultDir), func(event attack.Event) {
+	attacks := attack.New(h, attack.InState(h.State, e.BPFFS, datapath.DefaultDir), func(event attack.Event) {
 		if event.Err != nil {
 			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
 		} else {
@@ -100,12 +101,12 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
-	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.bpffs, datapath.DefaultDir))}
+	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.BPFFS, datapath.DefaultDir))}
 	upstreams := newUpstreamParts(h, side, attacks, report)
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
 		Audit:   audit,
-		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreams.figures), attacks.Metrics()},
+		Figures: []metrics.Part{metrics.Process(cli.Version(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreams.figures), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return api.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }

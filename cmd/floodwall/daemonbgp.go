@@ -29,7 +29,7 @@ func newUpstreamParts(h operate.Host, side upstream.Side, attacks *attack.Watche
 	}
 }
 
-// tell tells `floodwall bgp run` what is wanted, until ctx ends.
+// tell tells `floodwall-bgp run` what is wanted, until ctx ends.
 func (p *upstreamParts) tell(ctx context.Context) error {
 	p.side.Keep(ctx, func(err error) { p.report(daemon.Event{Err: err}) })
 	return nil

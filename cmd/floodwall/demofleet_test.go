@@ -31,19 +31,19 @@ func TestDemoFleet(t *testing.T) {
 		long   bool
 	}{
 		{"", 0, false},
-		{"web-1$ floodwall bgp announce", unix.SIGINT, false},
+		{"web-1$ floodwall-bgp announce", unix.SIGINT, false},
 		{"attack: ", unix.SIGINT, true},
 		{"reflector$ bird", unix.SIGKILL, true},
 		{"line full: ", unix.SIGTERM, true},
 		{"router drops: ", unix.SIGKILL, true},
-		{"web-1$ floodwall bgp withdraw", unix.SIGKILL, true},
+		{"web-1$ floodwall-bgp withdraw", unix.SIGKILL, true},
 		{"web-2$ floodwall daemon", unix.SIGKILL, false},
-		{"hub$ floodwall hub run", unix.SIGTERM, true},
+		{"hub$ floodwall-hub run", unix.SIGTERM, true},
 		{"web-1$ floodwall apply", unix.SIGINT, true},
 		{"web-1$ floodwall join", unix.SIGKILL, true},
 		{"no attack: ", unix.SIGTERM, true},
 		{"attack: ", unix.SIGKILL, true},
-		{"hub$ floodwall hub unban", unix.SIGINT, true},
+		{"hub$ floodwall-hub unban", unix.SIGINT, true},
 		{"afterwards: ", unix.SIGKILL, true},
 	} {
 		if tt.long && !testutil.Long() {

@@ -81,8 +81,8 @@ var notHere = []struct{ command, why string }{
 	{`^(sudo )?make( |$)`, "TestMakeTargets looks for the target; .ci/run makes most of them"},
 	{`^(sudo )?apt(-get)? install `, "scripts/setup installs what tests need, and TestPackages the package"},
 	{`^systemctl `, "test/guest boots systemd, and TestPackages runs it"},
-	{`^floodwall bench( |$)`, "the tests of internal/lab/experiment run it"},
-	{`^floodwall demo`, "the tests of internal/lab/demo run it"},
+	{`^floodwall-lab bench( |$)`, "the tests of internal/lab/experiment run it"},
+	{`^floodwall-lab demo`, "the tests of internal/lab/demo run it"},
 	{`^journalctl `, "test/guest boots systemd"},
 }
 

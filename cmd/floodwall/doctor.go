@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/doctor"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -19,16 +20,16 @@ func doctorCommand(e *env) *cobra.Command {
 		Long: "Doctor shows what costs packets on this host, and the remedy for each finding. It changes nothing.\n" +
 			"The exit status is 1 when a finding is a warning or a problem.",
 		Example: "  floodwall doctor --all",
-		Args:    none,
+		Args:    cli.None,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := doctor.Options{Instance: control.Instance{Dir: e.bpffs}, Devices: devices}
+			o := doctor.Options{Instance: control.Instance{Dir: e.BPFFS}, Devices: devices}
 			return examine(c.Context(), e, o, all)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "also list what is in order")
 	c.Flags().StringArrayVar(&devices, "device", nil, "look only at this `device`; repeat it for more")
 	complete(c, "device", deviceNames()...)
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -37,13 +38,13 @@ func examine(ctx context.Context, e *env, o doctor.Options, all bool) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.printJSON(doctor.Shown(found, all))
+	if e.JSON {
+		err = e.PrintJSON(doctor.Shown(found, all))
 	} else {
-		e.text(doctor.Text(found, all))
+		e.Text(doctor.Text(found, all))
 	}
 	if err == nil && doctor.Bad(found) {
-		return errFailed
+		return cli.ErrFailed
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -35,14 +36,14 @@ func explainCommand(e *env) *cobra.Command {
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if live {
-			return exactly(1, "PACKET, a description in quotes")(c, args)
+			return cli.Exactly(1, "PACKET, a description in quotes")(c, args)
 		}
-		return exactly(2, policyArg+", and PACKET, a description in quotes")(c, args)
+		return cli.Exactly(2, policyArg+", and PACKET, a description in quotes")(c, args)
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask what is loaded")
 	c.Flags().StringVar(&target, "target", "xdp", "the `target` whose stages are meant: xdp, nftables or iptables")
 	complete(c, "target", targets(false)...)
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -57,24 +58,24 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 		return err
 	}
 	x.Translated = operate.Translated(ctx, spec)
-	if e.json {
-		return e.printJSON(x)
+	if e.JSON {
+		return e.PrintJSON(x)
 	}
-	e.println("packet   %s", x.Packet)
-	e.println("verdict  %s", x.Verdict)
-	e.println("reason   %s", placed(x.Reason, x.Policy, x.Line))
-	e.println("stage    %s", x.Stage)
+	e.Println("packet   %s", x.Packet)
+	e.Println("verdict  %s", x.Verdict)
+	e.Println("reason   %s", placed(x.Reason, x.Policy, x.Line))
+	e.Println("stage    %s", x.Stage)
 	if x.Path != "" {
-		e.println("path     %s", paths[x.Path])
+		e.Println("path     %s", paths[x.Path])
 	}
 	if x.Protection != "" {
-		e.println("through  the protection of service %s: %s", x.Protection, throughProtection(x))
+		e.Println("through  the protection of service %s: %s", x.Protection, throughProtection(x))
 	}
 	if x.Translated != "" {
-		e.println("NAT      %s; rules mean the port that was asked for", x.Translated)
+		e.Println("NAT      %s; rules mean the port that was asked for", x.Translated)
 	}
 	for _, p := range x.Passed {
-		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
+		e.Println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
 	}
 	return nil
 }
@@ -132,7 +133,7 @@ func explanation(ctx context.Context, e *env, file string, spec packet.Spec, tar
 		}
 		return c.Explain(spec, target)
 	}
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return control.Explanation{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -22,10 +23,10 @@ func feedsCommand(e *env) *cobra.Command {
 		Long: "Feeds shows the sets with url, country or asn of the policy that runs: how old they are, when they are fetched next,\n" +
 			"and what was removed of them and why.",
 		Example: "  floodwall feeds --json",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return feeds(c.Context(), e) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	refresh := &cobra.Command{
 		Use:   "refresh [SET...]",
 		Short: "fetch lists now, and exchange their sets",
@@ -35,23 +36,23 @@ func feedsCommand(e *env) *cobra.Command {
 		Args:    func(*cobra.Command, []string) error { return nil },
 		RunE:    func(c *cobra.Command, args []string) error { return refreshFeeds(c.Context(), e, args) },
 	}
-	e.jsonFlag(refresh)
+	e.JSONFlag(refresh)
 	accept := &cobra.Command{
 		Use:   "accept SET",
 		Short: "take the list that is held because it shrank or grew too much",
 		Long: "Accept takes a list that is held because it shrank or grew too much, and exchanges the set.\n" +
 			"`floodwall feeds` shows which lists are held.",
 		Example: "  floodwall feeds accept drop",
-		Args:    exactly(1, "SET, the name of a set with url"),
+		Args:    cli.Exactly(1, "SET, the name of a set with url"),
 		RunE:    func(c *cobra.Command, args []string) error { return acceptFeed(c.Context(), e, args[0]) },
 	}
-	e.jsonFlag(accept)
+	e.JSONFlag(accept)
 	c.AddCommand(refresh, accept)
 	return c
 }
 
 func feeds(ctx context.Context, e *env) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -64,11 +65,11 @@ func feeds(ctx context.Context, e *env) error {
 			return err
 		}
 	}
-	if e.json {
-		return e.printJSON(all)
+	if e.JSON {
+		return e.PrintJSON(all)
 	}
 	if len(all) == 0 {
-		e.println("no set of the policy that runs has url, country or asn")
+		e.Println("no set of the policy that runs has url, country or asn")
 		return nil
 	}
 	t := display.NewTable("set", "state", ">entries", "age", "next", "from")
@@ -82,24 +83,24 @@ func feeds(ctx context.Context, e *env) error {
 		}
 		t.Row(s.Set, string(s.State), display.Count(s.Entries), age, next, s.From)
 	}
-	e.table(t)
+	e.Table(t)
 	for i := range all {
 		s := &all[i]
 		if s.Why != "" {
-			e.println("%s: %s", s.Set, s.Why)
+			e.Println("%s: %s", s.Set, s.Why)
 		}
 		if s.State == feed.StandsHeld {
-			e.println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, display.Things(s.Held, "entry", "entries"))
+			e.Println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, display.Things(s.Held, "entry", "entries"))
 		}
 		if text := s.Reasons(); text != "" {
-			e.println("%s: removed %s", s.Set, text)
+			e.Println("%s: removed %s", s.Set, text)
 		}
 	}
 	return nil
 }
 
 func refreshFeeds(ctx context.Context, e *env, sets []string) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func refreshFeeds(ctx context.Context, e *env, sets []string) error {
 }
 
 func acceptFeed(ctx context.Context, e *env, set string) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -124,19 +125,19 @@ func acceptFeed(ctx context.Context, e *env, set string) error {
 
 // refreshed says what became of lists.
 func (e *env) refreshed(done *operate.Refreshed) error {
-	if e.json {
-		return e.printJSON(done)
+	if e.JSON {
+		return e.PrintJSON(done)
 	}
 	for _, set := range slices.Sorted(maps.Keys(done.Outcomes)) {
-		e.println("%s: %s%s", set, done.Outcomes[set], exchangedText(done.Exchanged, set))
+		e.Println("%s: %s%s", set, done.Outcomes[set], exchangedText(done.Exchanged, set))
 	}
 	for _, x := range done.Exchanged {
 		if done.Outcomes[x.Set] == "" {
-			e.println("%s%s", x.Set, exchangedText(done.Exchanged, x.Set))
+			e.Println("%s%s", x.Set, exchangedText(done.Exchanged, x.Set))
 		}
 	}
 	if done.Later {
-		e.println("a policy is on trial: its sets are exchanged when the trial has ended")
+		e.Println("a policy is on trial: its sets are exchanged when the trial has ended")
 	}
 	return nil
 }

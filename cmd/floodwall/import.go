@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -43,7 +44,7 @@ func importCommand(e *env) *cobra.Command {
 	c.Flags().BoolVar(&f.router, "router", false, "this host forwards packets, even if chain FORWARD has no rules")
 	c.Flags().BoolVar(&f.strict, "strict", false, "fail when anything has no equal, or when the policy passes everything and the files do not")
 	c.Flags().BoolVar(&f.force, "force", false, "overwrite the files of --output")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -51,7 +52,7 @@ func importCommand(e *env) *cobra.Command {
 func importArgs(c *cobra.Command, args []string) error {
 	const formats = "the formats are iptables-save, ip6tables-save, ipset and nft"
 	if len(args) == 0 {
-		return usagef(c, formats, "missing argument: want FORMAT and FILE")
+		return cli.Usagef(c, formats, "missing argument: want FORMAT and FILE")
 	}
 	known := false
 	for _, f := range importer.Formats {
@@ -59,11 +60,11 @@ func importArgs(c *cobra.Command, args []string) error {
 	}
 	switch {
 	case !known:
-		return usagef(c, formats, "unknown format %q", args[0])
+		return cli.Usagef(c, formats, "unknown format %q", args[0])
 	case len(args) == 1:
-		return usagef(c, "- reads standard input", "missing argument: want FILE")
+		return cli.Usagef(c, "- reads standard input", "missing argument: want FILE")
 	case args[0] == string(importer.Nft) && len(args) > 2:
-		return usagef(c, "nft list ruleset prints all tables into one file", "unexpected argument %q", args[2])
+		return cli.Usagef(c, "nft list ruleset prints all tables into one file", "unexpected argument %q", args[2])
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 	}
 	if f.output != "" && !f.force {
 		if _, err := os.Stat(f.output); err == nil {
-			return &hinted{fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it"}
+			return cli.WithHint(fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it")
 		}
 	}
 	if f.geo != "" {
@@ -113,30 +114,30 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	e.remarks(r)
 	lost := r.LostRules()
 	if r.Open != "" && f.strict {
-		return &hinted{fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes"}
+		return cli.WithHint(fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes")
 	}
 	if r.Unfit != "" && f.strict {
-		return &hinted{fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same"}
+		return cli.WithHint(fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same")
 	}
 	if lost > 0 && f.strict {
-		return &hinted{fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same"}
+		return cli.WithHint(fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same")
 	}
 	if f.output != "" {
 		if err := writeImported(r, f); err != nil {
 			return err
 		}
 	}
-	if e.json {
-		return e.printJSON(importReport{
+	if e.JSON {
+		return e.PrintJSON(importReport{
 			r.Policy, r.Rules, r.Drops, r.Open, r.Unfit, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
 			structural(importedProgram(r.Policy)),
 		})
 	}
 	if f.output == "" {
-		e.text(r.Policy)
+		e.Text(r.Policy)
 	}
 	if holds := importedProgram(r.Policy).Structural(); holds != nil {
-		e.note("the policy adds checks that its rules rest on: " + ir.StructuralText(holds))
+		e.Note("the policy adds checks that its rules rest on: " + ir.StructuralText(holds))
 	}
 	summary := fmt.Sprintf("%s and %s in the policy", display.Things(r.Rules, "rule", "rules"), display.Things(r.Sets, "set", "sets"))
 	if d := r.Drops; d.Input > 0 {
@@ -146,7 +147,7 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	if lost > 0 {
 		summary += fmt.Sprintf("; %s no equal, wholly or in part", have(lost))
 	}
-	e.note(summary)
+	e.Note(summary)
 	return nil
 }
 
@@ -160,24 +161,24 @@ func importedProgram(text string) *ir.Program {
 
 // remarks says what was not imported; as JSON it is part of the answer.
 func (e *env) remarks(r *importer.Result) {
-	if e.json {
+	if e.JSON {
 		return
 	}
 	if r.Open != "" {
-		e.warning("the policy passes everything: " + r.Open)
+		e.Warning("the policy passes everything: " + r.Open)
 	}
 	if r.Unfit != "" {
-		e.warning("`check` refuses the policy: " + r.Unfit)
+		e.Warning("`check` refuses the policy: " + r.Unfit)
 	}
 	if r.Drops.Lost > 0 {
-		e.warning(fmt.Sprintf("the policy is more open than the files: of %d rules and chain policies that drop, %d have no equal",
+		e.Warning(fmt.Sprintf("the policy is more open than the files: of %d rules and chain policies that drop, %d have no equal",
 			r.Drops.Input, r.Drops.Lost))
 	}
 	for _, l := range r.Lost {
-		e.warning(l.String())
+		e.Warning(l.String())
 	}
 	for _, n := range r.Notes {
-		e.note(n.String())
+		e.Note(n.String())
 	}
 }
 
@@ -194,7 +195,7 @@ func (e *env) sources(names []string) (sources []importer.Source, err error) {
 				return nil, errors.New("standard input: - stands twice, and there is only one")
 			}
 			s.Name = "stdin"
-			s.Data, err = io.ReadAll(e.stdin)
+			s.Data, err = io.ReadAll(e.Stdin)
 		} else {
 			s.Data, err = os.ReadFile(name)
 		}
@@ -221,7 +222,7 @@ func writeImported(r *importer.Result, f importFlags) error {
 	for _, l := range r.Lists {
 		path := filepath.Join(dir, l.Name)
 		if _, err := os.Stat(path); err == nil && !f.force {
-			return &hinted{fmt.Errorf("%s: it exists", path), "use --force to overwrite it"}
+			return cli.WithHint(fmt.Errorf("%s: it exists", path), "use --force to overwrite it")
 		}
 		if err := os.WriteFile(path, l.Data, 0o644); err != nil {
 			return fileError(err)

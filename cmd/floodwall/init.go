@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/firstpolicy"
@@ -22,7 +23,7 @@ func initCommand(e *env) *cobra.Command {
 		Long: "Init writes policy.yaml, or FILE, with a service for each port that is served now. It applies nothing, and replaces no file.\n" +
 			"With - for FILE it prints the policy.",
 		Example: "  floodwall init\n  floodwall apply policy.yaml --confirm 60s",
-		Args:    upTo(1, "FILE"),
+		Args:    cli.UpTo(1, "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			file := "policy.yaml"
 			if len(args) > 0 {
@@ -39,7 +40,7 @@ func initCommand(e *env) *cobra.Command {
 func (e *env) writeFirst(file string, devices []string) error {
 	h, err := firstpolicy.Look(devices)
 	if errors.Is(err, firstpolicy.ErrNoDevice) {
-		return &hinted{err, "name it: floodwall init --device eth0"}
+		return cli.WithHint(err, "name it: floodwall init --device eth0")
 	}
 	if err != nil {
 		return err
@@ -53,19 +54,19 @@ func (e *env) writeFirst(file string, devices []string) error {
 		return fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
 	}
 	if file == "-" {
-		e.text(text)
+		e.Text(text)
 		return nil
 	}
 	if err := safefile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
-		return &hinted{fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE"}
+		return cli.WithHint(fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE")
 	} else if err != nil {
 		return err
 	}
-	e.println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
+	e.Println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
 	if closed := h.Closed(); closed != "" {
-		e.println("left closed: %s", closed)
+		e.Println("left closed: %s", closed)
 	}
-	e.println("read it, then: floodwall apply %s --confirm 60s", file)
+	e.Println("read it, then: floodwall apply %s --confirm 60s", file)
 	return nil
 }
 

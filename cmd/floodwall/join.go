@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
@@ -19,10 +20,10 @@ func joinCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "join INVITATION",
 		Short: "make this host a node of a fleet, which shares bans",
-		Long: "Join makes this host a node of a fleet. INVITATION is the word that `floodwall hub invite` prints. It can be used once.\n" +
+		Long: "Join makes this host a node of a fleet. INVITATION is the word that `floodwall-hub invite` prints. It can be used once.\n" +
 			"From then on the daemon shares the bans of this host with the fleet, and enters those of other nodes.",
 		Example: "  floodwall join eyJuIjoid2ViLTEi…\n  floodwall join --name web-1 --nats tls://nats.example:4222 --controller UA3K…",
-		Args:    upTo(1, "INVITATION"),
+		Args:    cli.UpTo(1, "INVITATION"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.join(c, args, f) },
 	}
 	flags := c.Flags()
@@ -40,24 +41,24 @@ func joinCommand(e *env) *cobra.Command {
 type joinFlags struct{ node.File }
 
 func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
-	const hint = "`floodwall hub invite NAME` on a hub prints the whole command"
+	const hint = "`floodwall-hub invite NAME` on a hub prints the whole command"
 	switch {
 	case f.Reporters < 1 || f.Reporters > maxReporters:
-		return usagef(c, "1 enters every ban", "flag --reporters: must be 1 to %d, got %d", maxReporters, f.Reporters)
+		return cli.Usagef(c, "1 enters every ban", "flag --reporters: must be 1 to %d, got %d", maxReporters, f.Reporters)
 	case len(args) == 0 && len(f.Hubs) == 0:
-		return usagef(c, hint, "missing argument: want INVITATION")
+		return cli.Usagef(c, hint, "missing argument: want INVITATION")
 	case len(args) > 0 && (f.Creds != "" || f.Name != "" || len(f.Hubs) > 0 || f.Controller != ""):
-		return usagef(c, hint, "an invitation names the node and the hubs: leave --name, --nats, --creds and --controller out")
+		return cli.Usagef(c, hint, "an invitation names the node and the hubs: leave --name, --nats, --creds and --controller out")
 	}
 	if len(args) > 0 {
 		if _, err := fleetwire.ParseInvitation(args[0]); err != nil {
-			return usagef(c, hint, "INVITATION: %v", err)
+			return cli.Usagef(c, hint, "INVITATION: %v", err)
 		}
 	}
-	if !privileged() {
-		return &privilegeError{commandLine: e.commandLine}
+	if !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	state, err := e.ownState()
+	state, err := e.OwnState()
 	if err != nil {
 		return err
 	}
@@ -73,18 +74,18 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 		err = e.joinCluster(state, f.File)
 	}
 	if already := (*node.JoinedError)(nil); errors.As(err, &already) {
-		return &hinted{err, fmt.Sprintf("`floodwall leave%s` first", e.instanceFlags())}
+		return cli.WithHint(err, fmt.Sprintf("`floodwall leave%s` first", e.InstanceFlags()))
 	}
 	if err != nil {
 		return err
 	}
-	e.println("this host is node %s of the fleet", f.Name)
+	e.Println("this host is node %s of the fleet", f.Name)
 	if f.Policies != "" {
-		e.println("it applies policies that are signed by the key with the fingerprint %s", policies.Fingerprint(f.Policies))
+		e.Println("it applies policies that are signed by the key with the fingerprint %s", policies.Fingerprint(f.Policies))
 	}
-	if !instance.LockOf(e.bpffs).Held() {
-		flags := e.instanceFlags()
-		e.note(fmt.Sprintf("bans are not shared while `floodwall daemon%s` does not run: start it; `apply --boot%s` has systemd start it after each reboot", flags, flags))
+	if !instance.LockOf(e.BPFFS).Held() {
+		flags := e.InstanceFlags()
+		e.Note(fmt.Sprintf("bans are not shared while `floodwall daemon%s` does not run: start it; `apply --boot%s` has systemd start it after each reboot", flags, flags))
 	}
 	return nil
 }
@@ -96,11 +97,11 @@ func (e *env) joinCluster(state string, f node.File) error {
 		return err
 	}
 	if f.Creds == "" {
-		e.println("add this user to the configuration of the cluster:")
+		e.Println("add this user to the configuration of the cluster:")
 	} else {
-		e.println("the user of %s needs these permissions:", f.Creds)
+		e.Println("the user of %s needs these permissions:", f.Creds)
 	}
-	e.println("%s", user)
+	e.Println("%s", user)
 	return nil
 }
 
@@ -112,21 +113,21 @@ func leaveCommand(e *env) *cobra.Command {
 		Use:   "leave",
 		Short: "leave the fleet: share no more bans, and take none",
 		Long: "Leave removes this host's key. Bans of other nodes that this host has go on until their ends; `floodwall unblock` ends one.\n" +
-			"`floodwall hub revoke` on a hub lifts the bans of this host everywhere else.",
+			"`floodwall-hub revoke` on a hub lifts the bans of this host everywhere else.",
 		Example: "  floodwall leave",
-		Args:    none,
+		Args:    cli.None,
 		RunE: func(*cobra.Command, []string) error {
-			if !privileged() {
-				return &privilegeError{commandLine: e.commandLine}
+			if !cli.Privileged() {
+				return &cli.PrivilegeError{CommandLine: e.CommandLine}
 			}
-			state, err := e.ownState()
+			state, err := e.OwnState()
 			if err == nil {
 				err = node.Leave(state)
 			}
 			if err != nil {
 				return err
 			}
-			e.println("this host has left the fleet")
+			e.Println("this host has left the fleet")
 			return nil
 		},
 	}
@@ -137,17 +138,17 @@ func (e *env) printFleet(state string) {
 	s, err := node.ReadStatus(state)
 	switch {
 	case err != nil:
-		e.warnOf(err)
+		e.WarnOf(err)
 	case s == nil:
 	case !s.Connected:
-		e.println("")
-		e.println("fleet: node %s goes on by itself: %s", s.Node, s.Away())
+		e.Println("")
+		e.Println("fleet: node %s goes on by itself: %s", s.Node, s.Away())
 	default:
-		e.println("")
-		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, display.Things(s.Entered, "ban", "bans"), display.Things(s.Own, "ban", "bans"), waitingText(s))
+		e.Println("")
+		e.Println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, display.Things(s.Entered, "ban", "bans"), display.Things(s.Own, "ban", "bans"), waitingText(s))
 	}
 	if s != nil && s.Policy != nil {
-		e.println("policy of the fleet: %s", policyText(s.Policy.Runs, string(s.Policy.Phase), cmp.Or(s.Policy.Drift, s.Policy.Problem)))
+		e.Println("policy of the fleet: %s", policyText(s.Policy.Runs, string(s.Policy.Phase), cmp.Or(s.Policy.Drift, s.Policy.Problem)))
 	}
 }
 

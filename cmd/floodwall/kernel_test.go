@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -138,8 +139,8 @@ func TestStreamThatNeverEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-		t.Errorf("after an interrupt: %v, want exit status %d", err, exitInterrupted)
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted {
+		t.Errorf("after an interrupt: %v, want exit status %d", err, cli.ExitInterrupted)
 	}
 	if out := mustFloodwall(t, "blocked"); strings.Count(out, "stream") != 5 {
 		t.Errorf("blocked, of 5 lines:\n%s", out)
@@ -231,7 +232,7 @@ func endApplies(t *testing.T, signal syscall.Signal, times int) {
 		switch {
 		case runs < 0:
 			t.Fatalf("after %d applies neither policy decides (seed %d)", n, seed)
-		case signal == syscall.SIGINT && status != 0 && status != exitInterrupted && status != killed:
+		case signal == syscall.SIGINT && status != 0 && status != cli.ExitInterrupted && status != killed:
 			t.Fatalf("an interrupted apply ends with status %d", status)
 		case signal == syscall.SIGINT && (status == 0) != (runs == next):
 			t.Fatalf("an interrupted apply ends with status %d, and policy %d decides, not %d", status, runs, next)

@@ -2,23 +2,12 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(cli.Main(newRoot)) }
 
-// run is main with the exit status as its result.
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once, which what runs survives at every point. There is no stop on the way out:
-	// a signal at the very end must not hide the exit status.
-	context.AfterFunc(ctx, stop)
-	e := &env{
-		stdin: os.Stdin, getenv: os.Getenv, commandLine: os.Args,
-		ui: ui{stdout: os.Stdout, stderr: os.Stderr},
-	}
-	return e.ui.exit(newRoot(e).ExecuteContext(ctx))
-}
+// env is what a command has of the world around it.
+type env struct{ *cli.Env }

@@ -24,7 +24,8 @@ const testVersion = "v0.2.0"
 const packagesVar = "FLOODWALL_TEST_PACKAGES"
 
 // packagesDir has the package of this version, present.deb, and one of the previous release, previous.deb: its program with the
-// scripts and units of the present package.
+// scripts and units of the present package, and the unit that it had and another package has now. bgp.deb, hub.deb and lab.deb are those of the
+// other programs.
 func packagesDir(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv(packagesVar); dir != "" {
@@ -38,9 +39,13 @@ func packagesDir(t *testing.T) string {
 arch=$(scripts/go env GOARCH)
 scripts/packages "$3" "$1" "$arch"
 mv "$1"/floodwall_0.2.0-1_*.deb "$1/present.deb"
+mv "$1"/floodwall-bgp_0.2.0-1_*.deb "$1/bgp.deb"
+mv "$1"/floodwall-hub_0.2.0-1_*.deb "$1/hub.deb"
+mv "$1"/floodwall-lab_0.2.0-1_*.deb "$1/lab.deb"
 [[ $KINDS == deb ]] || mv "$1"/floodwall-0.2.0-1.*.rpm "$1/present.rpm"
 dpkg-deb -R "$1/present.deb" "$1/tree"
 cp "$2" "$1/tree/usr/bin/floodwall"
+cp packaging/floodwall-bgp/floodwall-bgp.service "$1/tree/lib/systemd/system/"
 sed -i 's/^Version: .*/Version: 0.1.0-1/' "$1/tree/DEBIAN/control"
 dpkg-deb --root-owner-group -Znone -b "$1/tree" "$1/previous.deb"
 rm -r "$1/tree"`, "-", dir, previous, testVersion)
@@ -92,7 +97,7 @@ func packageDocuments(t *testing.T, packages string) {
 	}
 	checkLinks(t, doc, names)
 	for page, want := range map[string]string{
-		"man5/floodwall-policy.5": `\fBdevices\fP`, "man8/floodwall.8": "floodwall-policy(5)", "man8/floodwall-apply.8": ".SH EXAMPLE",
+		"man5/floodwall-policy.5": `\fBdevices\fP`, "man8/floodwall.8": `floodwall\-policy (5)`, "man8/floodwall-apply.8": ".SH EXAMPLE",
 	} {
 		text, err := exec.Command("zcat", filepath.Join(dir, "usr/share/man", page+".gz")).CombinedOutput()
 		if err != nil || !strings.Contains(string(text), want) {
@@ -126,6 +131,7 @@ func packageLife(t *testing.T, packages, root string) {
 			t.Error("the daemon of the version before goes on")
 		}
 	})
+	otherPrograms(d, w)
 	d.keeps(w, "apply --boot", func() { d.must("floodwall apply /etc/floodwall/mine.yaml --boot") })
 	d.says("cd /etc/systemd/system; ls -d *floodwall* *.wants/*floodwall*", `floodwall-boot.service.d
 floodwall-device.service.d
@@ -161,6 +167,21 @@ sysinit.target.wants/floodwall-boot.service`)
 	d.must("echo floodwall floodwall/unload boolean true | debconf-set-selections; dpkg -P floodwall")
 	d.says("ls -d /sys/fs/bpf/floodwall 2>/dev/null; nft list ruleset; find /etc/systemd /var/lib -iname '*floodwall*'; ls /etc/floodwall", "mine.yaml")
 	w.arrives()
+}
+
+// otherPrograms installs the packages of the other programs, which the package before had in it, and removes them.
+func otherPrograms(d *debian, w *watch) {
+	d.Helper()
+	if out, err := d.run("floodwall hub status"); err == nil || !strings.Contains(out, "`hub` is a command of floodwall-hub") || !strings.Contains(out, "apt install floodwall-hub") {
+		d.Errorf("hub without its package: %v\n%s", err, out)
+	}
+	d.keeps(w, "the other packages", func() {
+		d.must("dpkg -i /opt/test/bgp.deb /opt/test/hub.deb /opt/test/lab.deb")
+		d.says("for p in lab hub bgp; do floodwall-$p version | cut -d' ' -f1,2; done; systemctl is-enabled floodwall-bgp", "floodwall-lab v0.2.0\nfloodwall-hub v0.2.0\nfloodwall-bgp v0.2.0\ndisabled")
+		d.says("floodwall hub version | cut -d' ' -f1; cd /tmp; ln -s /bin/true floodwall-hub; PATH=/tmp:$PATH floodwall hub version | cut -d' ' -f1; rm floodwall-hub",
+			"floodwall-hub\nfloodwall-hub")
+		d.must("systemctl enable floodwall-bgp; dpkg -P floodwall-lab floodwall-hub floodwall-bgp")
+	})
 }
 
 // gettingStarted does on a Debian host with systemd what docs/getting-started.md says of the package, the first policy and the
@@ -232,7 +253,7 @@ func packageLint(t *testing.T, packages string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("making packages for %s: %v\n%s", foreign, err, out)
 	}
-	for _, deb := range []string{filepath.Join(packages, "present.deb"), filepath.Join(dir, "floodwall_0.2.0-1_"+foreign+".deb")} {
+	for _, deb := range []string{filepath.Join(packages, "present.deb"), filepath.Join(packages, "lab.deb"), filepath.Join(packages, "hub.deb"), filepath.Join(packages, "bgp.deb"), filepath.Join(dir, "floodwall_0.2.0-1_"+foreign+".deb")} {
 		out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", deb).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != "" {
 			t.Errorf("lintian %s: %v\n%s", deb, err, out)
@@ -265,7 +286,7 @@ func packagesAgain(t *testing.T, packages string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("making packages: %v\n%s", err, out)
 	}
-	for kind, name := range map[string]string{"present.deb": "floodwall_*.deb", "present.rpm": "floodwall-*.rpm"} {
+	for kind, name := range map[string]string{"present.deb": "floodwall_*.deb", "bgp.deb": "floodwall-bgp_*.deb", "present.rpm": "floodwall-0*.rpm"} {
 		again, _ := filepath.Glob(filepath.Join(dir, name))
 		if out, err := exec.Command("cmp", append(again, filepath.Join(packages, kind))...).CombinedOutput(); err != nil {
 			t.Errorf("%s differs: %v\n%s", kind, err, out)

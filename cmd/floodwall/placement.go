@@ -14,25 +14,25 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 	if p.Model == nil && len(p.Last) == 0 {
 		return
 	}
-	e.println("")
-	e.println("placement %s: %s", p.Mode, movesText(p))
+	e.Println("")
+	e.Println("placement %s: %s", p.Mode, movesText(p))
 	if p.Model != nil {
-		e.println("  costs of this host were measured %s ago", display.Span(time.Since(*p.Model)))
+		e.Println("  costs of this host were measured %s ago", display.Span(time.Since(*p.Model)))
 	}
 	if p.Mix != nil {
-		e.println("  %s", mixText(p.Mix, p.Since))
+		e.Println("  %s", mixText(p.Mix, p.Since))
 	}
 	if p.Predicted != nil {
-		e.println("  filtering is predicted to cost %s", predictionText(*p.Predicted))
+		e.Println("  filtering is predicted to cost %s", predictionText(*p.Predicted))
 	}
 	for _, o := range p.Others {
-		e.println("  with %s: %s", o.What, predictionText(o.Predicted))
+		e.Println("  with %s: %s", o.What, predictionText(o.Predicted))
 	}
 	if p.Measured > 0 {
-		e.println("  all that the kernel does in softirqs took %s ns a packet", display.Count(int(p.Measured+0.5)))
+		e.Println("  all that the kernel does in softirqs took %s ns a packet", display.Count(int(p.Measured+0.5)))
 	}
 	for _, m := range p.Last {
-		e.println("  %s ago: %s", display.Span(time.Since(m.Time)), m.String())
+		e.Println("  %s ago: %s", display.Span(time.Since(m.Time)), m.String())
 	}
 }
 
@@ -42,7 +42,7 @@ func movesText(p *control.PlacementStatus) string {
 	case p.Fixed != "":
 		return "rules stay where they are: " + p.Fixed
 	case p.Model == nil:
-		return "rules stay where they are: this host's costs are not known any more; run `floodwall bench --calibrate`"
+		return "rules stay where they are: this host's costs are not known any more; run `floodwall-lab bench --calibrate`"
 	case !p.Moves:
 		return "rules stay where they are while no `floodwall daemon` runs"
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
@@ -18,10 +19,10 @@ func repairCommand(e *env) *cobra.Command {
 		Long: "Repair puts back what other tools have removed: XDP programs, and rules and sets in netfilter.\n" +
 			"It changes nothing that is whole. `floodwall daemon` does the same at once.",
 		Example: "  floodwall repair",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return repair(c.Context(), e, restoring) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	c.Flags().BoolVar(&restoring, "boot-restore", false, "apply the policy that was saved for boot when nothing is loaded")
 	c.Flags().MarkHidden("boot-restore") // for the unit of devices that return
 	return c
@@ -30,7 +31,7 @@ func repairCommand(e *env) *cobra.Command {
 // repair repairs what is loaded. With restoring it applies what was saved for boot when nothing is loaded, as when the first of the
 // policy's devices appears later than systemd waited for it.
 func repair(ctx context.Context, e *env, restoring bool) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -42,26 +43,26 @@ func repair(ctx context.Context, e *env, restoring bool) error {
 		return err
 	}
 	err = errors.Join(err, in.OpenFiltered(ctx))
-	if e.json {
-		return firstError(err, e.printJSON(r))
+	if e.JSON {
+		return firstError(err, e.PrintJSON(r))
 	}
 	for _, name := range r.Waiting {
-		e.warning("device " + name + " has gone: repair again when it has returned")
+		e.Warning("device " + name + " has gone: repair again when it has returned")
 	}
 	for _, name := range r.Renamed {
-		e.warning(control.RenamedText(name))
+		e.Warning(control.RenamedText(name))
 	}
 	for _, text := range r.Missed {
-		e.warning(text)
+		e.Warning(text)
 	}
 	left := len(r.Waiting)+len(r.Renamed)+len(r.Missed) > 0
 	if text := r.String(); text != "" {
-		e.println("repaired: %s", text)
+		e.Println("repaired: %s", text)
 	} else if err == nil && !left {
-		e.println("nothing to repair")
+		e.Println("nothing to repair")
 	}
 	if err == nil && left {
-		return errFailed
+		return cli.ErrFailed
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 
 // restore applies what was saved for boot.
 func restore(ctx context.Context, e *env) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
-	return in.Restore(ctx, func(a *control.Applied, p *policy.Policy) { e.println("%s", appliedLine(a, p, applyFlags{})) })
+	return in.Restore(ctx, func(a *control.Applied, p *policy.Policy) { e.Println("%s", appliedLine(a, p, applyFlags{})) })
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 func rollbackCommand(e *env) *cobra.Command {
@@ -15,13 +17,13 @@ func rollbackCommand(e *env) *cobra.Command {
 		Long: "Rollback returns to the policy that ran before the last apply. The present bans stay.\n" +
 			"A second rollback undoes the first.",
 		Example: "  floodwall rollback",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return rollback(c.Context(), e) },
 	}
 }
 
 func rollback(ctx context.Context, e *env) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -31,9 +33,9 @@ func rollback(ctx context.Context, e *env) error {
 		return err
 	}
 	if now.Generation == 0 {
-		e.println("rolled back: there was no previous policy, and nothing is filtered any more")
+		e.Println("rolled back: there was no previous policy, and nothing is filtered any more")
 		return err
 	}
-	e.println("rolled back: generation %d of %s runs again", now.Generation, now.Policy)
+	e.Println("rolled back: generation %d of %s runs again", now.Generation, now.Policy)
 	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -13,9 +14,9 @@ func schemaCommand(e *env) *cobra.Command {
 		Long: "Schema prints the JSON schema of policies.\n" +
 			"Editors use it to check and to complete a policy.",
 		Example: "  floodwall schema >policy.schema.json",
-		Args:    none,
+		Args:    cli.None,
 		RunE: func(*cobra.Command, []string) error {
-			e.text(string(policy.Schema))
+			e.Text(string(policy.Schema))
 			return nil
 		},
 	}

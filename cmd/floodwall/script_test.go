@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,14 +15,52 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go.
+// TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go. The other programs are in PATH.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"floodwall": main, "udpserver": udpServer})
+	lab.Roles(nil)
+	commands := map[string]func(){"floodwall": floodwallInPath, "udpserver": udpServer}
+	if commands[filepath.Base(os.Args[0])] == nil {
+		if err := buildPrograms(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	testscript.Main(m, commands)
+}
+
+// programsVar is, in the environment, the directory of the programs that buildPrograms has built.
+const programsVar = "FLOODWALL_TEST_PROGRAMS"
+
+// buildPrograms builds all programs that are not built yet, as they are now, and puts their directory into PATH.
+func buildPrograms() error {
+	if os.Getenv(programsVar) != "" {
+		return nil // this is a process of a test
+	}
+	dir, err := filepath.Abs("../../build/programs")
+	if err != nil {
+		return err
+	}
+	build := exec.Command("scripts/go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/", "./cmd/...")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return errors.Join(os.Setenv(programsVar, dir), os.Setenv("PATH", dir+":"+os.Getenv("PATH")))
+}
+
+// floodwallInPath is floodwall. Unlike one that is installed, it finds the other programs in PATH.
+func floodwallInPath() {
+	if file, err := exec.LookPath("floodwall-lab"); err == nil {
+		cli.Installed = []string{filepath.Dir(file)}
+	}
+	main()
 }
 
 // unlike are the sessions that go another way for root.
@@ -48,7 +89,7 @@ func TestScriptsOfRoot(t *testing.T) {
 }
 
 func runScripts(t *testing.T, files []string) {
-	if privileged() && !testutil.Inside(t) {
+	if cli.Privileged() && !testutil.Inside(t) {
 		return
 	}
 	params := testscript.Params{Files: files, Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record, "countries": countries}}
@@ -66,7 +107,7 @@ func countries(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func condition(name string) (bool, error) {
-	return name == "root" && privileged(), nil
+	return name == "root" && cli.Privileged(), nil
 }
 
 // TestKernelScripts runs each session in testdata/kernel in namespaces of its own, with a device fw0 (192.0.2.1) whose
@@ -202,29 +243,4 @@ func mount(ts *testscript.TestScript, _ bool, args []string) {
 // unmount removes a file system: unmount DIRECTORY.
 func unmount(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(unix.Unmount(args[0], 0))
-}
-
-// TestPages writes the manual pages twice: they are the same, and there is one for each command.
-func TestPages(t *testing.T) {
-	dir := t.TempDir()
-	root := newRoot(&env{})
-	var pages [2]string
-	for i := range pages {
-		if err := man(root, dir); err != nil {
-			t.Fatal(err)
-		}
-		page, err := os.ReadFile(filepath.Join(dir, "floodwall-apply.8"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages[i] = string(page)
-	}
-	if pages[0] != pages[1] {
-		t.Error("the page of apply differs from one run to the next")
-	}
-	for _, c := range root.Commands() {
-		if _, err := os.Stat(filepath.Join(dir, "floodwall-"+c.Name()+".8")); err != nil && c.IsAvailableCommand() {
-			t.Errorf("command %s: %v", c.Name(), err)
-		}
-	}
 }

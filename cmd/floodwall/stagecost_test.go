@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
@@ -30,7 +31,7 @@ func TestCompileCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	root := newRoot(&env{getenv: os.Getenv, ui: ui{stdout: &out, stderr: &errs}})
+	root := newRoot(&cli.Env{Getenv: os.Getenv, UI: cli.UI{Stdout: &out, Stderr: &errs}})
 	root.SetArgs([]string{"--state", state, "compile", "--target", "nftables", policy})
 	if err := root.Execute(); err != nil || errs.Len() > 0 {
 		t.Fatalf("%v %s", err, &errs)

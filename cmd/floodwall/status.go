@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -20,16 +21,16 @@ func statusCommand(e *env) *cobra.Command {
 		Long: "Status shows the policy that runs and what each rule, check and set has counted.\n" +
 			"The exit status is 1 when nothing runs, or when a part of the policy is missing in the kernel.",
 		Example: "  floodwall status --json",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
 func status(ctx context.Context, e *env, all bool) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -37,44 +38,44 @@ func status(ctx context.Context, e *env, all bool) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		return firstError(e.printJSON(s), wholeOr(s))
+	if e.JSON {
+		return firstError(e.PrintJSON(s), wholeOr(s))
 	}
 	for _, w := range append(slices.Clone(s.Open), s.Warnings...) {
-		e.warning(w)
+		e.Warning(w)
 	}
 	if len(s.Open) > 0 {
-		e.stderrLine("hint", "`floodwall repair` puts back what has gone, and `floodwall daemon` does so by itself")
+		e.StderrLine("hint", "`floodwall repair` puts back what has gone, and `floodwall daemon` does so by itself")
 	}
-	e.println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
+	e.Println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
 		s.Applied.Format("2006-01-02 15:04:05 UTC"), display.Span(time.Since(s.Applied)))
 	target := "target " + string(s.Target)
 	if s.Choice != "" {
 		target += ": " + s.Choice
 	}
-	e.println("%s", target)
+	e.Println("%s", target)
 	if d, err := in.DaemonSettings(ctx); err == nil && d.Page() != "" { // an error means that another policy runs by now
-		e.println("page %s", d.Page())
+		e.Println("page %s", d.Page())
 	}
 	if t := s.Trial; t != nil {
 		back := fmt.Sprintf("generation %d returns", t.Returns)
 		if t.Returns == 0 {
 			back = "nothing is filtered any more"
 		}
-		e.println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
+		e.Println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
 	}
 	if r := s.Repairs; r.Count > 0 {
-		e.println("repaired %s, last %s ago: %s", display.Things(r.Count, "time", "times"), display.Span(time.Since(r.Last)), r.What)
+		e.Println("repaired %s, last %s ago: %s", display.Things(r.Count, "time", "times"), display.Span(time.Since(r.Last)), r.What)
 	}
 	for _, t := range StatusTables(s, all) {
 		if t.Len() > 0 {
-			e.println("")
-			e.table(t)
+			e.Println("")
+			e.Table(t)
 		}
 	}
 	if v := s.Verified; v != nil {
-		e.println("")
-		e.println("%s verified by answers over TCP, capacity %s", display.Things(v.Clients, "client", "clients"), display.Count(v.Capacity))
+		e.Println("")
+		e.Println("%s verified by answers over TCP, capacity %s", display.Things(v.Clients, "client", "clients"), display.Count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
@@ -84,7 +85,7 @@ func status(ctx context.Context, e *env, all bool) error {
 // wholeOr is the exit status: it fails when something is open.
 func wholeOr(s *control.Status) error {
 	if len(s.Open) > 0 {
-		return errFailed
+		return cli.ErrFailed
 	}
 	return nil
 }

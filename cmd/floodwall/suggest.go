@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -40,7 +41,7 @@ func suggestCommand(e *env) *cobra.Command {
 			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now.",
 		Example: "  floodwall suggest policy.yaml --attack now.pcap --baseline yesterday.pcap\n" +
 			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap --write policy2.yaml --apply",
-		Args: exactly(1, policyArg),
+		Args: cli.Exactly(1, policyArg),
 		RunE: func(c *cobra.Command, args []string) error { return e.suggest(c, args[0], &f) },
 	}
 	c.Flags().StringVar(&f.search.Attack, "attack", "", "capture `file` of the attack; legitimate packets in it do no harm")
@@ -50,7 +51,7 @@ func suggestCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.collateral, "collateral", "0.1%", "largest `share` of the baseline's packets that all rules together may match")
 	c.Flags().StringVar(&f.write, "write", "", "write POLICY with the rules to this new `file` in the same directory")
 	c.Flags().BoolVar(&f.apply, "apply", false, "apply what --write has written, on trial for 10m: unless confirmed, the rules are removed again")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -70,7 +71,7 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 		return err
 	}
 	if f.live {
-		if h, err := e.host(); err == nil {
+		if h, err := e.Host(); err == nil {
 			f.search.Live = Samples(c.Context(), h, e.daemonSocket(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
 		}
 	}
@@ -78,7 +79,7 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 	if err != nil {
 		return err
 	}
-	if !e.json {
+	if !e.JSON {
 		if err := e.printSuggestion(s); err != nil {
 			return err
 		}
@@ -95,14 +96,14 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 			return err
 		}
 	}
-	if e.json {
-		return e.printJSON(answer)
+	if e.JSON {
+		return e.PrintJSON(answer)
 	}
 	switch {
 	case answer.Applied != nil:
-		e.println("# %s is on trial for %s: `floodwall confirm` keeps the rules", f.write, suggestTrial)
+		e.Println("# %s is on trial for %s: `floodwall confirm` keeps the rules", f.write, suggestTrial)
 	case answer.Written != "":
-		e.println("# written to %s", f.write)
+		e.Println("# written to %s", f.write)
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ const suggestTrial = "10m"
 
 // applySuggestion applies a policy to the target that one runs on, on trial.
 func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applied, error) {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return nil, err
 	}
@@ -148,25 +149,25 @@ func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 	switch {
 	case f.apply && f.write == "":
-		return usagef(c, "name a new file beside POLICY with --write", "flag --apply: there is no policy with the rules to apply")
+		return cli.Usagef(c, "name a new file beside POLICY with --write", "flag --apply: there is no policy with the rules to apply")
 	case f.write != "" && filepath.Dir(f.write) != filepath.Dir(file):
-		return usagef(c, "name a file beside POLICY", "flag --write: %s is in another directory, from which the files that POLICY names are not found", f.write)
+		return cli.Usagef(c, "name a file beside POLICY", "flag --write: %s is in another directory, from which the files that POLICY names are not found", f.write)
 	case f.write != "" && file == stdinWord:
-		return usagef(c, "name the file of the policy", "flag --write: a policy from standard input has no file to write beside")
+		return cli.Usagef(c, "name the file of the policy", "flag --write: a policy from standard input has no file to write beside")
 	case f.live && f.search.Attack != "":
-		return usagef(c, "take one of the two", "flags --live and --attack: the attack comes from one of them")
-	case (f.live || f.apply) && !privileged():
-		return &privilegeError{commandLine: e.commandLine}
+		return cli.Usagef(c, "take one of the two", "flags --live and --attack: the attack comes from one of them")
+	case (f.live || f.apply) && !cli.Privileged():
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	case f.search.Attack == "" && !f.live:
-		return usagef(c, "name a capture of the attack, as `tcpdump -i eth0 -w now.pcap` writes it, or look at what comes now with --live",
+		return cli.Usagef(c, "name a capture of the attack, as `tcpdump -i eth0 -w now.pcap` writes it, or look at what comes now with --live",
 			"flag --attack is missing")
-	case f.search.For < least[time.Duration](c, "for"):
-		return usagef(c, helpHint(c), "flag --for: must be positive, got %v", f.search.For)
+	case f.search.For < cli.Least[time.Duration](c, "for"):
+		return cli.Usagef(c, cli.HelpHint(c), "flag --for: must be positive, got %v", f.search.For)
 	}
 	number, ok := strings.CutSuffix(f.collateral, "%")
 	percent, err := strconv.ParseFloat(number, 64)
 	if err != nil || !ok || !(percent >= 0 && percent <= 100) {
-		return usagef(c, "write it as in --collateral 0.1%", "flag --collateral: want a percentage, got %q", f.collateral)
+		return cli.Usagef(c, "write it as in --collateral 0.1%", "flag --collateral: want a percentage, got %q", f.collateral)
 	}
 	f.search.Collateral = percent / 100
 	return nil
@@ -174,29 +175,29 @@ func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 
 // printSuggestion prints the rules as they stand in a policy, with what they do as comments.
 func (e *env) printSuggestion(s *operate.Suggestion) error {
-	e.println("# attack: %s", sourceText(s.Attack))
+	e.Println("# attack: %s", sourceText(s.Attack))
 	for _, d := range s.Dropped {
-		e.println("# %s of them: %s drops them already", display.Count(d.Packets), d.Name)
+		e.Println("# %s of them: %s drops them already", display.Count(d.Packets), d.Name)
 	}
 	if s.Collateral == nil {
-		e.println("# no baseline: nothing is known of what the rules do to legitimate packets")
+		e.Println("# no baseline: nothing is known of what the rules do to legitimate packets")
 	} else {
-		e.println("# baseline: %s", sourceText(s.Baseline))
+		e.Println("# baseline: %s", sourceText(s.Baseline))
 	}
 	if err := s.None(); err != nil {
 		return err
 	}
 	for _, r := range s.Rules {
-		e.println("")
-		e.println("  # matches %s of the attack%s", shareText(r.Coverage), harmText(r.Collateral))
+		e.Println("")
+		e.Println("  # matches %s of the attack%s", shareText(r.Coverage), harmText(r.Collateral))
 		if r.Before != "" {
-			e.println("  # must stand before rule %s, which passes its packets now", r.Before)
+			e.Println("  # must stand before rule %s, which passes its packets now", r.Before)
 		}
-		e.println("  - %s", r.Text)
+		e.Println("  - %s", r.Text)
 	}
-	e.println("")
-	e.println("# together: %s of the attack%s", shareText(s.Coverage), harmText(s.Collateral))
-	e.println("# next: add them under rules, apply, look at their counts with `floodwall status`, then remove observe: true")
+	e.Println("")
+	e.Println("# together: %s of the attack%s", shareText(s.Coverage), harmText(s.Collateral))
+	e.Println("# next: add them under rules, apply, look at their counts with `floodwall status`, then remove observe: true")
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
 )
@@ -17,10 +18,10 @@ func temporaryCommand(e *env) *cobra.Command {
 		Long: "Temporary shows rules that a person or the daemon (`auto` of `detect`) has added for a limited time. They drop packets before the\n" +
 			"policy's own rules are asked. The kernel ends each at its time, also without a daemon. The policy file is not changed.",
 		Example: "  floodwall temporary --json",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return showTemporary(c.Context(), e) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	var o operate.TemporaryOrder
 	add := &cobra.Command{
 		Use:   "add RULE --for TIME",
@@ -28,10 +29,10 @@ func temporaryCommand(e *env) *cobra.Command {
 		Long: "Add puts a rule that drops before all rules of the policy, for a time. It spares the sources under `never`, and this host's own\n" +
 			"addresses, gateways, resolvers and sessions. Limits, connections, bans and counters of the policy go on.",
 		Example: "  floodwall temporary add '{name: ntp, proto: udp, sport: 123, length: 100-65535, then: drop}' --for 10m",
-		Args:    exactly(1, "RULE, in one line as it stands under rules"),
+		Args:    cli.Exactly(1, "RULE, in one line as it stands under rules"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.For == "" {
-				return usagef(c, "say how long, as in --for 10m", "flag --for is missing")
+				return cli.Usagef(c, "say how long, as in --for 10m", "flag --for is missing")
 			}
 			o.Rule = args[0]
 			return addTemporary(c.Context(), e, o)
@@ -40,7 +41,7 @@ func temporaryCommand(e *env) *cobra.Command {
 	add.Flags().StringVar(&o.For, "for", "", "the `time` after which it ends, 1s to 24h")
 	add.Flags().StringVar(&o.Name, "name", "", "a `name` in place of that in the rule")
 	add.Flags().StringVar(&o.Why, "why", "", "`text` that is shown with it")
-	e.jsonFlag(add)
+	e.JSONFlag(add)
 	remove := &cobra.Command{
 		Use:     "remove NAME...",
 		Short:   "remove temporary rules at once",
@@ -54,7 +55,7 @@ func temporaryCommand(e *env) *cobra.Command {
 }
 
 func showTemporary(ctx context.Context, e *env) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -62,8 +63,8 @@ func showTemporary(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		return e.printJSON(list)
+	if e.JSON {
+		return e.PrintJSON(list)
 	}
 	t := display.NewTable("name", "owner", "does", ">packets", "ends in", "rule")
 	for _, r := range list {
@@ -73,17 +74,17 @@ func showTemporary(ctx context.Context, e *env) error {
 		}
 		t.Row(r.Name, r.Temporary.Owner, does, display.Count(r.Packets), display.Span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
 	}
-	e.table(t)
+	e.Table(t)
 	for _, r := range list {
 		if r.Temporary.Why != "" {
-			e.println("%s: %s", r.Name, r.Temporary.Why)
+			e.Println("%s: %s", r.Name, r.Temporary.Why)
 		}
 	}
 	return nil
 }
 
 func addTemporary(ctx context.Context, e *env, o operate.TemporaryOrder) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -91,21 +92,21 @@ func addTemporary(ctx context.Context, e *env, o operate.TemporaryOrder) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		return e.printJSON(t)
+	if e.JSON {
+		return e.PrintJSON(t)
 	}
-	e.println("added %s until %s: `floodwall temporary remove %s` removes it at once", t.Name, t.Until.Local().Format(time.DateTime), t.Name)
+	e.Println("added %s until %s: `floodwall temporary remove %s` removes it at once", t.Name, t.Until.Local().Format(time.DateTime), t.Name)
 	return nil
 }
 
 func removeTemporary(ctx context.Context, e *env, names []string) error {
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
 	if err := h.RemoveTemporary(ctx, names...); err != nil {
 		return err
 	}
-	e.println("removed %s", display.Things(len(names), "rule", "rules"))
+	e.Println("removed %s", display.Things(len(names), "rule", "rules"))
 	return nil
 }

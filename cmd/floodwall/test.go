@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -18,10 +19,10 @@ func testCommand(e *env) *cobra.Command {
 		Long: "Test compares the policy's verdicts with those that the file CASES expects. A line is a packet, a verdict and, if wanted, a reason:\n" +
 			"tcp 198.51.100.7:1234 > 192.0.2.1:80 S  drop listed",
 		Example: "  floodwall test policy.yaml cases.txt",
-		Args:    exactly(2, "POLICY and CASES, two files (- is standard input)"),
+		Args:    cli.Exactly(2, "POLICY and CASES, two files (- is standard input)"),
 		RunE:    func(c *cobra.Command, args []string) error { return test(c.Context(), e, args[0], args[1]) },
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -33,7 +34,7 @@ func test(ctx context.Context, e *env, file, cases string) error {
 	if err != nil {
 		return err
 	}
-	in := e.stdin
+	in := e.Stdin
 	if cases == stdinWord {
 		cases = "standard input"
 	} else {
@@ -48,13 +49,13 @@ func test(ctx context.Context, e *env, file, cases string) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.printJSON(report)
+	if e.JSON {
+		err = e.PrintJSON(report)
 	} else {
 		printTest(e, cases, report)
 	}
 	if err == nil && report.Failed > 0 {
-		return errFailed
+		return cli.ErrFailed
 	}
 	return err
 }
@@ -62,12 +63,12 @@ func test(ctx context.Context, e *env, file, cases string) error {
 func printTest(e *env, cases string, report *Report) {
 	for _, r := range report.Cases {
 		if !r.OK {
-			e.println("%s:%d: %s: want %s, got %s", cases, r.Line, r.Packet, r.Want, r.Got)
+			e.Println("%s:%d: %s: want %s, got %s", cases, r.Line, r.Packet, r.Want, r.Got)
 		}
 	}
 	if report.Failed > 0 {
-		e.println("%s: %d of %s failed", cases, report.Failed, display.Things(len(report.Cases), "case", "cases"))
+		e.Println("%s: %d of %s failed", cases, report.Failed, display.Things(len(report.Cases), "case", "cases"))
 		return
 	}
-	e.println("%s: ok: %s", cases, display.Things(report.Passed, "case", "cases"))
+	e.Println("%s: ok: %s", cases, display.Things(report.Passed, "case", "cases"))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
@@ -25,25 +26,25 @@ func topCommand(e *env) *cobra.Command {
 			"with `sample` of `daemon` in the policy, also who is dropped. On a terminal it is a screen with keys, otherwise it prints once.",
 		Example: "  floodwall top\n" +
 			"  floodwall top --once --every 5s --json",
-		Args: none,
+		Args: cli.None,
 		RunE: func(c *cobra.Command, _ []string) error { return e.top(c, &f) },
 	}
 	c.Flags().BoolVar(&f.once, "once", false, "print one table, and end")
 	c.Flags().DurationVar(&f.every, "every", 2*time.Second, "the `time` over which rates are taken")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
 func (e *env) top(c *cobra.Command, f *topFlags) error {
 	const shortest = 100 * time.Millisecond
 	if f.every < shortest {
-		return usagef(c, "write it as in --every 2s", "flag --every: want at least %v, got %v", shortest, f.every)
+		return cli.Usagef(c, "write it as in --every 2s", "flag --every: want at least %v, got %v", shortest, f.every)
 	}
-	h, err := e.host()
+	h, err := e.Host()
 	if err != nil {
 		return err
 	}
-	if !f.once && !e.json && isTerminal(e.stdout) {
+	if !f.once && !e.JSON && cli.IsTerminal(e.Stdout) {
 		return e.topScreen(c.Context(), h, f.every)
 	}
 	next, end, err := WatchTop(c.Context(), h, e.daemonSocket(), f.every)
@@ -54,8 +55,8 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 	if err = errors.Join(err, end()); err != nil {
 		return err
 	}
-	if e.json {
-		return e.printJSON(t)
+	if e.JSON {
+		return e.PrintJSON(t)
 	}
 	e.printTop(t)
 	return nil
@@ -68,20 +69,20 @@ func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration
 		return err
 	}
 	read := func(ctx context.Context) (*operate.Top, error) { return next(ctx, every) }
-	return firstError(ShowTop(ctx, e.stdin, e.stdout, read), end())
+	return firstError(ShowTop(ctx, e.Stdin, e.Stdout, read), end())
 }
 
 func (e *env) printTop(t *operate.Top) {
 	if t.Warning != "" {
-		e.warning(t.Warning)
+		e.Warning(t.Warning)
 	}
 	for _, line := range Head(t) {
-		e.println("%s", line)
+		e.Println("%s", line)
 	}
 	for _, part := range append([]Part{Reasons(t)}, SampleParts(t)...) {
-		e.println("")
+		e.Println("")
 		for _, line := range part.Lines() {
-			e.println("%s", line)
+			e.Println("%s", line)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func unblockCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.origin, "origin", "", "the `program` whose entries these are, as fail2ban: those of others stay")
 	c.Flags().StringVar(&f.why, "why", "", "of the entries of --origin only those with this reason, a `text`")
 	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	return c
 }
 
@@ -43,7 +43,7 @@ func unblock(ctx context.Context, e *env, args []string, f unblockFlags) error {
 	if err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}

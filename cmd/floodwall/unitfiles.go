@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/host/boot"
 )
 
@@ -14,9 +15,9 @@ func unitFilesCommand(e *env) *cobra.Command {
 		Use:    "units DIR",
 		Short:  "write the systemd units of an instance with the default directories to a directory",
 		Hidden: true,
-		Args:   exactly(1, "DIR, a directory"),
+		Args:   cli.Exactly(1, "DIR, a directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return boot.Units{Binary: binary, State: cmp.Or(e.stateDir, defaultState), BPFFS: e.bpffs, Daemon: true, Packaged: packaged, Group: group}.Write(args[0])
+			return boot.Units{Binary: binary, State: cmp.Or(e.StateDir, cli.DefaultState), BPFFS: e.BPFFS, Daemon: true, Packaged: packaged, Group: group}.Write(args[0])
 		},
 	}
 	c.Flags().StringVar(&binary, "binary", binary, "where the units find the binary")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
@@ -18,7 +19,7 @@ func unloadCommand(e *env) *cobra.Command {
 		Long: "Unload removes everything: programs, rules in netfilter, state, and the systemd units of `apply --boot`.\n" +
 			"It is the only command that ends filtering.",
 		Example: "  floodwall unload",
-		Args:    none,
+		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return unload(c.Context(), e, keepBoot) },
 	}
 	c.Flags().BoolVar(&keepBoot, "keep-boot", false, "leave what comes back after a reboot")
@@ -27,7 +28,7 @@ func unloadCommand(e *env) *cobra.Command {
 }
 
 func unload(ctx context.Context, e *env, keepBoot bool) error {
-	in, err := e.host()
+	in, err := e.Host()
 	if err != nil {
 		return err
 	}
@@ -36,12 +37,12 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 		err = errors.Join(err, in.Forget(context.WithoutCancel(ctx)), in.Bans.Remove())
 	}
 	if err == nil {
-		e.println("unloaded: nothing is filtered any more")
+		e.Println("unloaded: nothing is filtered any more")
 	}
 	if table, lookErr := in.Retained(ctx); lookErr != nil {
-		e.warning(fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", lookErr))
+		e.Warning(fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", lookErr))
 	} else if table != "" {
-		e.println("%s", retained(table))
+		e.Println("%s", retained(table))
 	}
 	return err
 }

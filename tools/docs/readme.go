@@ -80,7 +80,7 @@ func storeReport(path, from string) error {
 	}
 	r.Experiments = slices.DeleteFunc(r.Experiments, func(o *report.Outcome) bool { return len(o.Results) == 0 })
 	if len(r.Experiments) == 0 {
-		return fmt.Errorf("%s: it has nothing that the README shows: run `floodwall bench drop sets`", from)
+		return fmt.Errorf("%s: it has nothing that the README shows: run `floodwall-lab bench drop sets`", from)
 	}
 	f, err := os.Create(path)
 	if err != nil {

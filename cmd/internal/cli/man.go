@@ -1,51 +1,142 @@
-package main
+package cli
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
-func manCommand(*env) *cobra.Command {
+// ManCommand writes the manual pages of a program.
+func ManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
 		Short:  "write the manual pages to a directory",
 		Hidden: true,
-		Args:   exactly(1, "DIR, a directory"),
-		RunE:   func(c *cobra.Command, args []string) error { return man(c.Root(), args[0]) },
+		Args:   Exactly(1, "DIR, a directory"),
+		RunE:   func(c *cobra.Command, args []string) error { return writePages(c.Root(), args[0]) },
 	}
 }
 
-// man writes a page for each command.
-func man(root *cobra.Command, dir string) error {
+// writePages writes a page for each command, in man(7). The pages of cobra would have every program parse Markdown.
+func writePages(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("manual pages: %w", err)
 	}
-	root.DisableAutoGenTag = true
-	header := &doc.GenManHeader{Section: "8", Source: "Floodwall", Manual: "System administration"}
+	date := "" // that of the commit, so that the same source makes the same pages
 	if at, err := time.Parse(time.RFC3339, buildSetting("vcs.time")); err == nil {
-		header.Date = &at // that of the commit, so that the same source makes the same pages
+		date = at.UTC().Format(time.DateOnly)
 	}
-	if err := doc.GenManTree(root, header, dir); err != nil {
-		return fmt.Errorf("manual pages: %w", err)
-	}
-	if err := seeAlso(filepath.Join(dir, "floodwall.8"), "floodwall-policy(5)"); err != nil {
-		return fmt.Errorf("manual pages: %w", err)
+	pages := []*cobra.Command{root}
+	for len(pages) > 0 {
+		c := pages[0]
+		pages = append(pages[1:], available(c)...)
+		if err := os.WriteFile(filepath.Join(dir, pageName(c)+".8"), []byte(page(c, date)), 0o644); err != nil {
+			return fmt.Errorf("manual pages: %w", err)
+		}
 	}
 	return nil
 }
 
-// seeAlso adds a page to the last section of another, which names pages.
-func seeAlso(file, page string) error {
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
+func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+// available are the commands of c that help lists, but for those that leave all arguments to another program, which has their pages.
+func available(c *cobra.Command) (list []*cobra.Command) {
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.DisableFlagParsing {
+			list = append(list, sub)
+		}
 	}
-	_, err = fmt.Fprintf(f, ".PP\n\\fB%s\\fP\n", page)
-	return errors.Join(err, f.Close())
+	return list
+}
+
+// page is the page of a command.
+func page(c *cobra.Command, date string) string {
+	c.InitDefaultHelpFlag()
+	var b strings.Builder
+	section := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, ".SH %s\n%s", title, text)
+		}
+	}
+	fmt.Fprintf(&b, ".TH %q 8 %q Floodwall \"System administration\"\n.nh\n.ad l\n", strings.ToUpper(pageName(c)), date)
+	section("NAME", roff(pageName(c)+" - "+c.Short))
+	section("SYNOPSIS", ".B "+roff(c.UseLine()))
+	about, table, _ := strings.Cut(cmp.Or(c.Long, strings.ToUpper(c.Short[:1])+c.Short[1:]+"."), "\n\n")
+	section("DESCRIPTION", roff(about))
+	if table != "" {
+		b.WriteString(example(table))
+	}
+	section("OPTIONS", options(c.NonInheritedFlags()))
+	section("GLOBAL OPTIONS", options(c.InheritedFlags()))
+	section("EXAMPLES", example(c.Example))
+	section("SEE ALSO", seeAlso(c))
+	return b.String()
+}
+
+// options are the flags of a command.
+func options(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		value, usage := pflag.UnquoteUsage(f)
+		b.WriteString(".TP\n.B " + roff(strings.TrimSpace(name+" "+value)))
+		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		b.WriteString(roff(usage))
+	})
+	return b.String()
+}
+
+// seeAlso names the pages above and below, the page of the policy, and the documents.
+func seeAlso(c *cobra.Command) string {
+	var names []string
+	if c.HasParent() {
+		names = append(names, pageName(c.Parent()))
+	}
+	for _, sub := range available(c) {
+		names = append(names, pageName(sub))
+	}
+	text := ""
+	for _, name := range names {
+		text += ".BR " + roff(name+" (8)")
+	}
+	text += ".BR " + roff("floodwall-policy (5)")
+	if more := c.Annotations[moreKey]; more != "" {
+		text += ".PP\n" + roff(more)
+	}
+	return text
+}
+
+// example is text whose lines stay as they are.
+func example(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ".PP\n.nf\n" + roff(text) + ".fi\n"
+}
+
+// roff is text without anything that roff would take for a request or an escape.
+func roff(text string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		line = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", "").Replace(line)
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			line = `\&` + line
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
-// privilegeError says that a command needs more rights than this process has.
-type privilegeError struct{ commandLine []string }
+// PrivilegeError says that a command needs more rights than this process has.
+type PrivilegeError struct{ CommandLine []string }
 
-func (e *privilegeError) Error() string {
+func (e *PrivilegeError) Error() string {
 	return "this needs root, or the capabilities CAP_BPF and CAP_NET_ADMIN, and CAP_PERFMON to load the XDP program"
 }
 
 // Hint is the command with sudo.
-func (e *privilegeError) Hint() string {
+func (e *PrivilegeError) Hint() string {
 	if unix.Geteuid() == 0 {
 		return "this root has been deprived of them: see how the container or service is set up"
 	}
-	words := append([]string{"sudo"}, e.commandLine...)
+	words := append([]string{"sudo"}, e.CommandLine...)
 	for i, w := range words {
 		if w == "" || strings.ContainsAny(w, " \t\n'\"$`\\*?[]()<>|&;#~") {
 			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
@@ -30,6 +30,6 @@ func (e *privilegeError) Hint() string {
 	return fmt.Sprintf("run it as `%s`", strings.Join(words, " "))
 }
 
-// privileged reports whether this process may reach the state and change devices. Loading the XDP program takes more,
+// Privileged reports whether this process may reach the state and change devices. Loading the XDP program takes more,
 // for which apply asks.
-func privileged() bool { return features.CheckRights("", features.BPF, features.NetAdmin) == nil }
+func Privileged() bool { return features.CheckRights("", features.BPF, features.NetAdmin) == nil }

@@ -1,55 +1,56 @@
-package main
+// Package cli is what the command lines of all programs of Floodwall have: what they say and how (UI), the flags that name an instance
+// (Env), mistakes (Usagef), help, completion, version and manual pages (NewRoot), and where the other programs are (Find). It has no command
+// that does a program's own work: those are in cmd/floodwall, cmd/floodwall-lab, cmd/floodwall-hub and cmd/floodwall-bgp.
+//
+//	func main() { os.Exit(cli.Main(newRoot)) }
+//
+//	func newRoot(e *cli.Env) *cobra.Command {
+//		return cli.NewRoot(e, &cobra.Command{Use: "floodwall-hub COMMAND", …}, runCommand(e), …, cli.VersionCommand(e), cli.ManCommand())
+//	}
+package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
-// commands make the commands, in the order in which help lists them: those that read, then those that change.
-var commands = []func(*env) *cobra.Command{
-	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
-	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
-	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
-	schemaCommand, manCommand, unitFilesCommand, versionCommand,
-	benchCommand, demoCommand, loadCommand, daemonCommand, bgpCommand, hubCommand, fleetCommand, joinCommand, leaveCommand,
+// Main runs the command line of this process, and returns the exit status.
+func Main(newRoot func(*Env) *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once, which what runs survives at every point. There is no stop on the way out:
+	// a signal at the very end must not hide the exit status.
+	context.AfterFunc(ctx, stop)
+	e := &Env{
+		Stdin: os.Stdin, Getenv: os.Getenv, CommandLine: os.Args,
+		UI: UI{Stdout: os.Stdout, Stderr: os.Stderr},
+	}
+	return e.Exit(newRoot(e).ExecuteContext(ctx))
 }
 
-// newRoot makes the command line of floodwall.
-func newRoot(e *env) *cobra.Command {
+// NewRoot completes the command line of a program: root has its name and what it is, and commands are in the order in which help lists them.
+func NewRoot(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cobra.EnableCommandSorting = false
-	root := &cobra.Command{
-		Use:   "floodwall COMMAND",
-		Short: "a firewall against floods",
-		Long: "Floodwall drops floods where packets come in. One policy file says what to drop and what to serve;\n" +
-			"`floodwall apply` puts it into the kernel, which then filters without a process.",
-		Example: "  floodwall init policy.yaml                     # write a first policy, and read it\n" +
-			"  floodwall apply policy.yaml --confirm 60s      # the kernel undoes it after 60 s\n" +
-			"  floodwall confirm                              # unless you confirm, from a second login",
-		SilenceErrors:         true,
-		SilenceUsage:          true,
-		DisableFlagsInUseLine: true,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef(c, "`floodwall help` lists the commands", "missing command")
-			}
-			return unknownCommand(c, args[0])
-		},
-		RunE:                       func(*cobra.Command, []string) error { return nil },
-		SuggestionsMinimumDistance: 2,
-	}
-	root.SetUsageTemplate(usageTemplate)
-	root.SetHelpTemplate("{{with (or .Long .Short)}}{{.}}\n\n{{end}}{{.UsageString}}")
+	root.SilenceErrors, root.SilenceUsage, root.DisableFlagsInUseLine = true, true, true
+	root.SuggestionsMinimumDistance = 2
+	Group(root)
+	root.SetUsageFunc(usage)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", cmp.Or(c.Long, c.Short), c.UsageString())
+	})
 	root.SetFlagErrorFunc(flagError)
-	root.SetIn(e.stdin)
-	root.SetOut(e.stdout)
-	root.SetErr(e.stderr)
+	root.SetIn(e.Stdin)
+	root.SetOut(e.Stdout)
+	root.SetErr(e.Stderr)
 	e.globalFlags(root)
-	for _, c := range commands {
-		root.AddCommand(c(e))
-	}
+	root.AddCommand(commands...)
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()
 	addCompletion(root)
@@ -57,23 +58,47 @@ func newRoot(e *env) *cobra.Command {
 	return root
 }
 
+// Group makes c a command that only has commands.
+func Group(c *cobra.Command) {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return UnknownCommand(c, args[0])
+		}
+		if !c.HasParent() {
+			return Usagef(c, fmt.Sprintf("`%s help` lists the commands", c.Name()), "missing command")
+		}
+		return Usagef(c, HelpHint(c), "missing command")
+	}
+	c.RunE = func(*cobra.Command, []string) error { return nil } // cobra asks Args only of what runs
+}
+
+// moreKey is the annotation of a command with the address of what its help leaves out.
+const moreKey = "more"
+
+// More gives a command the address of a section of docs/commands.md, for one that has none of its own.
+func More(c *cobra.Command, section string) {
+	c.Annotations = map[string]string{moreKey: CommandsPage + "#" + section}
+}
+
 // addLinks gives each command the address of its section in docs/commands.md.
 func addLinks(parent *cobra.Command) {
 	for _, c := range parent.Commands() {
-		anchor := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "floodwall "), " ", "-")
-		switch {
-		case c.Hidden, parent.Name() == "completion":
+		if c.Hidden || parent.Name() == "completion" {
 			continue
-		case slices.Contains([]string{"schema", "version", "completion", "help"}, anchor):
-			anchor = "commands"
 		}
-		c.Annotations = map[string]string{"more": commandsPage + "#" + anchor}
+		if c.Annotations[moreKey] == "" {
+			section := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "floodwall "), " ", "-")
+			if slices.Contains([]string{"schema", "version", "completion", "help"}, c.Name()) {
+				section = "commands"
+			}
+			More(c, section)
+		}
 		addLinks(c)
 	}
 }
 
-// commandsPage has what the help of a command leaves out.
-const commandsPage = "https://github.com/floodwall/floodwall/blob/main/docs/commands.md"
+// CommandsPage has what the help of a command leaves out.
+const CommandsPage = "https://github.com/floodwall/floodwall/blob/main/docs/commands.md"
 
 // helpCommand explains a command. Cobra's own takes an unknown one for granted.
 func helpCommand(root *cobra.Command) *cobra.Command {
@@ -83,7 +108,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return unknownCommand(root, fmt.Sprint(args[0]))
+				return UnknownCommand(root, fmt.Sprint(args[0]))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -102,9 +127,9 @@ func addCompletion(root *cobra.Command) {
 		c.Short, c.Long = "print a completion script for a shell: bash, zsh or fish", ""
 		c.Args = func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef(c, helpHint(c), "missing argument: want bash, zsh or fish")
+				return Usagef(c, HelpHint(c), "missing argument: want bash, zsh or fish")
 			}
-			return usagef(c, helpHint(c), "no completion for %q: want bash, zsh or fish", args[0])
+			return Usagef(c, HelpHint(c), "no completion for %q: want bash, zsh or fish", args[0])
 		}
 		c.RunE = func(*cobra.Command, []string) error { return nil } // cobra asks Args only of what runs
 		for _, shell := range c.Commands() {
@@ -116,24 +141,29 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-const usageTemplate = `usage: {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}
-{{- if .HasAvailableSubCommands}}
-
-commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
-{{- if .HasExample}}
-
-examples:
-{{.Example}}{{end}}
-{{- with index .Annotations "more"}}
-
-more: {{.}}{{end}}
-{{- if .HasAvailableLocalFlags}}
-
-flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
-{{- if .HasAvailableInheritedFlags}}
-
-global flags:
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
-`
+// usage writes how a command is used. A template for cobra would need text/template, which asks for methods by name: then the linker keeps
+// every method of every package, which are 4 MB.
+func usage(c *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("usage: " + c.UseLine())
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\n\ncommands:")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, part := range []struct{ title, text string }{
+		{"examples:\n", c.Example},
+		{"more: ", c.Annotations[moreKey]},
+		{"flags:\n", c.LocalFlags().FlagUsages()},
+		{"global flags:\n", c.InheritedFlags().FlagUsages()},
+	} {
+		if text := strings.TrimRight(part.text, " \n"); text != "" {
+			b.WriteString("\n\n" + part.title + text)
+		}
+	}
+	_, err := fmt.Fprintln(c.OutOrStderr(), b.String())
+	return err
+}

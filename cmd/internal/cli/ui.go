@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/text/display"
@@ -22,85 +25,115 @@ import (
 //   - With --json standard output holds one JSON value and nothing else.
 //   - What came from a file, the network or the command line cannot send control characters to a terminal.
 
-// Exit statuses.
+// Exit statuses of all programs.
 const (
-	exitFailed      = 1 // or a verdict differs
-	exitUsage       = 2
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	ExitFailed      = 1 // or a verdict differs
+	ExitUsage       = 2
+	ExitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// errFailed ends a command with exitFailed when all has been said already.
-var errFailed = errors.New("failed")
+// ErrFailed ends a command with ExitFailed when all has been said already.
+var ErrFailed = errors.New("failed")
 
-type ui struct{ stdout, stderr io.Writer }
+// UI is where a command speaks.
+type UI struct{ Stdout, Stderr io.Writer }
 
-// exit reports a command's error and returns the exit status.
-func (u *ui) exit(err error) int {
+// Exit reports a command's error and returns the exit status.
+func (u *UI) Exit(err error) int {
 	var wrong *usageError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errFailed):
-		return exitFailed
+	case errors.Is(err, ErrFailed):
+		return ExitFailed
 	case errors.Is(err, context.Canceled):
-		u.stderrLine("note", "interrupted")
-		return exitInterrupted
+		u.StderrLine("note", "interrupted")
+		return ExitInterrupted
 	case errors.As(err, &wrong):
-		u.stderrLine("error", wrong.Error())
-		u.stderrLine("usage", wrong.usage)
-		u.stderrLine("hint", wrong.hint)
-		return exitUsage
+		u.StderrLine("error", wrong.Error())
+		u.StderrLine("usage", wrong.usage)
+		u.StderrLine("hint", wrong.hint)
+		return ExitUsage
 	}
-	u.report(err)
-	return exitFailed
+	u.Report(err)
+	return ExitFailed
 }
 
-// report prints all errors that err consists of, each with its hint.
-func (u *ui) report(err error) {
+// Report prints all errors that err consists of, each with its hint.
+func (u *UI) Report(err error) {
 	for _, p := range operate.Problems(err) {
-		u.stderrLine("error", p.String())
-		u.stderrLine("hint", p.Hint)
+		u.StderrLine("error", p.String())
+		u.StderrLine("hint", p.Hint)
 	}
 }
 
-func (u *ui) warning(text string) { u.stderrLine("warning", text) }
-func (u *ui) note(text string)    { u.stderrLine("note", text) }
+// Warning warns of something that does not end the command.
+func (u *UI) Warning(text string) { u.StderrLine("warning", text) }
 
-func (u *ui) notes(texts []string) {
+// Note says something that is good to know.
+func (u *UI) Note(text string) { u.StderrLine("note", text) }
+
+// Notes prints some notes.
+func (u *UI) Notes(texts []string) {
 	for _, t := range texts {
-		u.note(t)
+		u.Note(t)
 	}
 }
 
-// stderrLine prints a message of some kind; nothing when there is no text. Each line of the text begins anew.
-func (u *ui) stderrLine(kind, text string) {
+// StderrLine prints a message of some kind; nothing when there is no text. Each line of the text begins anew.
+func (u *UI) StderrLine(kind, text string) {
 	if text == "" {
 		return
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(u.stderr, "floodwall: %s: %s\n", kind, display.Printable(line))
+		fmt.Fprintf(u.Stderr, "floodwall: %s: %s\n", kind, display.Printable(line))
 	}
 }
 
-// println prints a line of the answer.
-func (u *ui) println(format string, args ...any) {
-	fmt.Fprintln(u.stdout, display.Printable(fmt.Sprintf(format, args...)))
+// Println prints a line of the answer.
+func (u *UI) Println(format string, args ...any) {
+	fmt.Fprintln(u.Stdout, display.Printable(fmt.Sprintf(format, args...)))
 }
 
-// text prints an answer that has lines of its own.
-func (u *ui) text(text string) { io.WriteString(u.stdout, text) }
+// Text prints an answer that has lines of its own.
+func (u *UI) Text(text string) { io.WriteString(u.Stdout, text) }
 
-// printJSON prints the answer as JSON.
-func (u *ui) printJSON(v any) error {
-	enc := json.NewEncoder(u.stdout)
+// PrintJSON prints the answer as JSON.
+func (u *UI) PrintJSON(v any) error {
+	enc := json.NewEncoder(u.Stdout)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// table prints a table, and nothing when it has no rows.
-func (u *ui) table(t *display.Table) {
+// Table prints a table, and nothing when it has no rows.
+func (u *UI) Table(t *display.Table) {
 	if t.Len() > 0 {
-		u.text(strings.Join(t.Lines(), "\n") + "\n")
+		u.Text(strings.Join(t.Lines(), "\n") + "\n")
 	}
 }
+
+// IsTerminal reports whether a terminal is behind out.
+func IsTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// hinted is an error with a hint.
+type hinted struct {
+	error
+	hint string
+}
+
+// WithHint is an error with a hint.
+func WithHint(err error, hint string) error { return &hinted{err, hint} }
+
+// Hint is what helps.
+func (h *hinted) Hint() string { return h.hint }
+
+// Unwrap is the error alone.
+func (h *hinted) Unwrap() error { return h.error }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func versionCommand(e *env) *cobra.Command {
+// VersionCommand prints what a program is.
+func VersionCommand(e *Env) *cobra.Command {
 	var bill bool
 	var of string
 	c := &cobra.Command{
@@ -20,15 +21,15 @@ func versionCommand(e *env) *cobra.Command {
 		Long: "Version prints the version of this binary, and of the Go that built it; with --json also the revision in git, where the build knew it.\n" +
 			"With --sbom it prints the software bill of materials: every Go module in this binary, as CycloneDX in JSON.",
 		Example: "  floodwall version\n  floodwall version --sbom",
-		Args:    none,
-		RunE: func(*cobra.Command, []string) error {
+		Args:    None,
+		RunE: func(c *cobra.Command, _ []string) error {
 			if bill {
 				return printBill(e, of)
 			}
-			return version(e)
+			return version(e, c.Root().Name())
 		},
 	}
-	e.jsonFlag(c)
+	e.JSONFlag(c)
 	c.Flags().BoolVar(&bill, "sbom", false, "print the software bill of materials (CycloneDX 1.6, JSON)")
 	c.Flags().StringVar(&of, "of", "/proc/self/exe", "with --sbom: another `binary` of the same version, for packages")
 	c.Flags().MarkHidden("of")
@@ -36,16 +37,16 @@ func versionCommand(e *env) *cobra.Command {
 }
 
 // printBill prints the bill of a binary of this version.
-func printBill(e *env, binary string) error {
+func printBill(e *Env, binary string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return fmt.Errorf("reading what was built: %w", err)
 	}
 	var text strings.Builder
-	if err := writeBill(&text, info, versionText()); err != nil {
+	if err := writeBill(&text, info, Version()); err != nil {
 		return err
 	}
-	e.text(text.String())
+	e.Text(text.String())
 	return nil
 }
 
@@ -57,23 +58,23 @@ type versionReport struct {
 	Platform string `json:"platform"`
 }
 
-func version(e *env) error {
+func version(e *Env, program string) error {
 	v := versionReport{
-		Version: versionText(), Revision: buildSetting("vcs.revision"),
+		Version: Version(), Revision: buildSetting("vcs.revision"),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	if e.json {
-		return e.printJSON(v)
+	if e.JSON {
+		return e.PrintJSON(v)
 	}
-	e.println("floodwall %s (%s, %s)", v.Version, v.Go, v.Platform)
+	e.Println("%s %s (%s, %s)", program, v.Version, v.Go, v.Platform)
 	return nil
 }
 
-// built is the version that the Makefile gives to the linker.
+// built is the version that scripts/build gives to the linker.
 var built string
 
-// versionText is the version of this binary: the Makefile's, or that of the module where `go install` built it.
-func versionText() string {
+// Version is the version of this binary: the Makefile's, or that of the module where `go install` built it.
+func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && built == "" {
 		return cmp.Or(info.Main.Version, "unknown")
 	}

@@ -1,4 +1,4 @@
-// This file reads which packets an announcement is about, as the flags of `floodwall bgp announce` say it.
+// This file reads which packets an announcement is about, as the flags of `floodwall-bgp announce` say it.
 
 package flowspec
 

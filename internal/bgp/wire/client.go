@@ -53,7 +53,7 @@ func NewClient(dir string) *Client {
 }
 
 // ErrNotRunning says that no process serves the socket.
-var ErrNotRunning = errors.New("`floodwall bgp run` does not run")
+var ErrNotRunning = errors.New("`floodwall-bgp run` does not run")
 
 // dial connects, and looks who serves the socket: it gets passwords, and its word is taken for what is announced. Only the owner of
 // the directory may, and only in a directory where nobody else can put a socket.
@@ -132,17 +132,17 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, to a
 	if errors.Is(err, ErrNotRunning) {
 		return ErrNotRunning
 	} else if err != nil {
-		return fmt.Errorf("floodwall bgp: %w", err)
+		return fmt.Errorf("floodwall-bgp: %w", err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil || len(text) > maxAnswer {
-		return fmt.Errorf("floodwall bgp: its answer cannot be read, or is longer than %d bytes: %v", maxAnswer, err)
+		return fmt.Errorf("floodwall-bgp: its answer cannot be read, or is longer than %d bytes: %v", maxAnswer, err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		e := &AnswerError{}
 		if json.Unmarshal(text, e) != nil || e.Text == "" {
-			e.Text = fmt.Sprintf("floodwall bgp answers %s", answer.Status)
+			e.Text = fmt.Sprintf("floodwall-bgp answers %s", answer.Status)
 		}
 		return e
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	bgpRunning       = NewGauge("floodwall_bgp_running", "1 while `floodwall bgp run` answers the daemon.")
+	bgpRunning       = NewGauge("floodwall_bgp_running", "1 while `floodwall-bgp run` answers the daemon.")
 	bgpSession       = NewGauge("floodwall_bgp_session_up", "1 while the session with a router upstream is established.", "router")
 	bgpAnnouncements = NewGauge("floodwall_bgp_announcements", "Announcements that routers have at present.", "kind")
 	bgpReceived      = NewGauge("floodwall_bgp_received_routes", "FlowSpec routes that routers sent, whether or not they are obeyed.")
@@ -17,7 +17,7 @@ var (
 	flowspecRules   = NewGauge("floodwall_flowspec_rules", "Rules in force for received FlowSpec routes.")
 	flowspecChanges = NewCounter("floodwall_flowspec_changes_total", "Changes of the rules in force for received FlowSpec routes since the daemon started.")
 	bgpTotal        = NewCounter("floodwall_bgp_announcements_total",
-		"Announcements since `floodwall bgp run` started: that went out (announced), that ended (withdrawn), and those that were wrong (refused).", "result")
+		"Announcements since `floodwall-bgp run` started: that went out (announced), that ended (withdrawn), and those that were wrong (refused).", "result")
 )
 
 // UpstreamFigures are the figures of the sessions with routers upstream.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUpstream reads the figures of routers upstream: those of the daemon itself are there also while `floodwall bgp run` does not answer,
+// TestUpstream reads the figures of routers upstream: those of the daemon itself are there also while `floodwall-bgp run` does not answer,
 // and a part that the policy does not ask for has none.
 func TestUpstream(t *testing.T) {
 	f := &UpstreamFigures{}

@@ -73,7 +73,7 @@ func (p *pcap) next() (c captured, err error) {
 	return c, err
 }
 
-// trusted is how many bytes are made room for before they are read: a length in a file may be wrong.
+// trusted is how many bytes get memory before they are read: a length in a file may be wrong.
 const trusted = 256 << 10
 
 // readBytes reads n bytes.

@@ -153,7 +153,7 @@ func (l *Ladder) step(ctx context.Context, u *policy.Upstream, r *attack.Report,
 		request.Kind, request.Flow = wire.RTBH, wire.Flow{To: target}
 	case out == nil:
 		l.count(Refused, target.String())
-		l.tell(fmt.Sprintf("upstream: %s, and FlowSpec would take %s from the network: %s; a person may `floodwall bgp announce %s --rtbh`", harm, target, why, target.Addr()), nil)
+		l.tell(fmt.Sprintf("upstream: %s, and FlowSpec would take %s from the network: %s; a person may `floodwall-bgp announce %s --rtbh`", harm, target, why, target.Addr()), nil)
 		return nil
 	default:
 		l.count(Held, out.Key())

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostRoutes is how many routes are looked at, and how many are remembered. `floodwall bgp` ends sessions in which more come.
+// mostRoutes is how many routes are looked at, and how many are remembered. `floodwall-bgp` ends sessions in which more come.
 const mostRoutes = 20_000
 
 // book remembers the routes of routers while their session is lost: for as long as the policy says under graceful_restart (RFC 4724).

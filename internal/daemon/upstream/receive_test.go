@@ -324,7 +324,7 @@ func TestReceiverMany(t *testing.T) {
 	}
 }
 
-// TestReceiverLeft has a router whose routes `floodwall bgp` leaves out. It is told once, and the routes of another one are obeyed.
+// TestReceiverLeft has a router whose routes `floodwall-bgp` leaves out. It is told once, and the routes of another one are obeyed.
 func TestReceiverLeft(t *testing.T) {
 	s := newScene(t)
 	s.speaker.routes, s.speaker.left = []wire.Route{host(1)}, []netip.Addr{colleague}

@@ -30,7 +30,7 @@ type Rules interface {
 	ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error
 }
 
-// Routes is `floodwall bgp`. wire.Client is one.
+// Routes is `floodwall-bgp`. wire.Client is one.
 type Routes interface {
 	Received(ctx context.Context) (wire.Received, error)
 	Status(ctx context.Context) (wire.Status, error)
@@ -119,7 +119,7 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 		received, asked = r.Routes.Received(ctx)
 	}
 	if asked == nil && len(received.Routes) > mostRoutes {
-		asked = fmt.Errorf("floodwall bgp has %d routes: the first %d are looked at", len(received.Routes), mostRoutes)
+		asked = fmt.Errorf("floodwall-bgp has %d routes: the first %d are looked at", len(received.Routes), mostRoutes)
 	}
 	sessions := map[netip.Addr]session{}
 	for _, s := range status.Sessions {

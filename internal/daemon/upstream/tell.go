@@ -22,7 +22,7 @@ import (
 type Side struct {
 	Wishes func(context.Context) (control.Wishes, error) // of the policy that runs
 	Book   Book
-	Dir    string // of the socket of `floodwall bgp`
+	Dir    string // of the socket of `floodwall-bgp`
 }
 
 // ErrNone says that the policy names no routers.

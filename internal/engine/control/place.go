@@ -103,7 +103,7 @@ func (t *transaction) fixed() string {
 	case !slices.ContainsFunc(program.Rules, free):
 		return "the policy says where they run"
 	case t.options.Costs == nil:
-		return "it was applied without a cost model; `floodwall bench --calibrate` makes one, and then apply again"
+		return "it was applied without a cost model; `floodwall-lab bench --calibrate` makes one, and then apply again"
 	case len(program.Limits) > 0 || slices.ContainsFunc(program.Rules, func(r ir.Rule) bool { return r.Connections != nil }):
 		return "limits would begin anew"
 	}

@@ -184,7 +184,7 @@ func (h *Hub) revoke(m *nats.Msg) {
 	}
 	was, seq := h.members.get(o.Name)
 	if was.Name == "" {
-		respond(m, Result{Error: fmt.Sprintf("the fleet has no node %s", o.Name), Hint: "`floodwall hub nodes` lists the nodes"})
+		respond(m, Result{Error: fmt.Sprintf("the fleet has no node %s", o.Name), Hint: "`floodwall-hub nodes` lists the nodes"})
 		return
 	}
 	if was.State != Revoked {

@@ -66,7 +66,7 @@ func unreachable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return wording.Hinted(fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall hub run` runs")
+	return wording.Hinted(fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall-hub run` runs")
 }
 
 // Hubs are the names of the hubs of the fleet.
@@ -130,7 +130,7 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
 	if c.config.NATS != "" {
 		return 0, wording.Hinted("this fleet uses a NATS cluster of its own, which admits its users",
-			fmt.Sprintf("remove the user of %s from the configuration of the cluster; `floodwall hub unban` lifts its bans", name))
+			fmt.Sprintf("remove the user of %s from the configuration of the cluster; `floodwall-hub unban` lifts its bans", name))
 	}
 	r, err := c.ask(ctx, adminRevoke, order{Name: name}, revokeWait)
 	return r.Lifted, err

@@ -62,7 +62,7 @@ type Config struct {
 func Read(dir string) (*Config, error) {
 	text, err := os.ReadFile(filepath.Join(dir, configFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, wording.Hinted(fmt.Sprintf("%s is not the state directory of a hub", dir), "`floodwall hub init` makes one")
+		return nil, wording.Hinted(fmt.Sprintf("%s is not the state directory of a hub", dir), "`floodwall-hub init` makes one")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)

@@ -25,7 +25,7 @@ func (c *Client) policyStream(ctx context.Context) (jetstream.JetStream, jetstre
 	}
 	s, err := js.Stream(ctx, policyStream)
 	if err != nil {
-		return nil, nil, wording.Hinted(fmt.Sprintf("the hubs have no stream of policies: %v", err), "see whether `floodwall hub run` of this version runs")
+		return nil, nil, wording.Hinted(fmt.Sprintf("the hubs have no stream of policies: %v", err), "see whether `floodwall-hub run` of this version runs")
 	}
 	return js, s, nil
 }
@@ -75,7 +75,7 @@ func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, con
 	seq := uint64(0)
 	if m, err := s.GetLastMsgForSubject(ctx, wire.PolicyHead); err == nil {
 		if string(m.Data) != string(was) {
-			return wording.Hinted("somebody else has released a policy meanwhile", "run `floodwall fleet status`, and the same command again")
+			return wording.Hinted("somebody else has released a policy meanwhile", "run `floodwall-hub fleet status`, and the same command again")
 		}
 		seq = m.Sequence
 	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {

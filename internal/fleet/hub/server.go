@@ -34,7 +34,7 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 		free, err := net.Listen("tcp", c.self().Nodes) // the server does not say why it cannot
 		if err != nil {
 			return nil, wording.Hinted(fmt.Sprintf("the hub cannot listen: %v", err),
-				"see whether another process has the port, and whether the host has the address of `floodwall hub init`")
+				"see whether another process has the port, and whether the host has the address of `floodwall-hub init`")
 		}
 		free.Close()
 	}

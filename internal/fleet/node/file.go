@@ -33,7 +33,7 @@ type File struct {
 }
 
 // ErrNotJoined says that this host is of no fleet.
-var ErrNotJoined error = wording.Hinted("this host is of no fleet", "`floodwall hub invite NAME` on a hub prints the command by which it joins")
+var ErrNotJoined error = wording.Hinted("this host is of no fleet", "`floodwall-hub invite NAME` on a hub prints the command by which it joins")
 
 // Path is the file in a state directory.
 func Path(state string) string { return filepath.Join(state, "fleet.json") }
@@ -49,7 +49,7 @@ func Read(state string) (*File, error) {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, wording.Hinted(path+" can be read by others, and holds the key of this node", "chmod 600 "+path+"; if somebody may have read it, `floodwall hub revoke` and join anew")
+		return nil, wording.Hinted(path+" can be read by others, and holds the key of this node", "chmod 600 "+path+"; if somebody may have read it, `floodwall-hub revoke` and join anew")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -161,7 +161,7 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 	conn, err := nats.Connect(strings.Join(i.Hubs, ","), nats.UserInfo("join."+i.Name, i.Secret), nats.Secure(pinned(i.CA)),
 		nats.CustomInboxPrefix(wire.Inbox("join_"+i.Name)), nats.Timeout(joinWait))
 	if errors.Is(err, nats.ErrAuthorization) {
-		return a, wording.Hinted("the hub does not know this invitation", "it has ended, or was used: `floodwall hub invite` makes a new one")
+		return a, wording.Hinted("the hub does not know this invitation", "it has ended, or was used: `floodwall-hub invite` makes a new one")
 	}
 	if err != nil {
 		return a, wording.Hinted(fmt.Sprintf("no hub can be reached at %s: %v", strings.Join(i.Hubs, ", "), err), "see whether a hub runs there, and whether a firewall is between")
@@ -181,7 +181,7 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 		return a, fmt.Errorf("answer of the hub: %w", err)
 	}
 	if a.Error != "" {
-		return a, wording.Hinted("the hub refuses: "+a.Error, "`floodwall hub invite` makes a new invitation")
+		return a, wording.Hinted("the hub refuses: "+a.Error, "`floodwall-hub invite` makes a new invitation")
 	}
 	return a, nil
 }

@@ -37,7 +37,7 @@ func Trust(state, key string) error {
 // checkPolicyKey tells why a key cannot sign policies.
 func checkPolicyKey(key string) error {
 	if key != "" && !nkeys.IsValidPublicAccountKey(key) {
-		return wording.Hinted(fmt.Sprintf("%q is no public key for policies", key), "it begins with A: `floodwall fleet key FILE` prints it")
+		return wording.Hinted(fmt.Sprintf("%q is no public key for policies", key), "it begins with A: `floodwall-hub fleet key FILE` prints it")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func awayText(refused time.Time) string {
 	case time.Since(refused) < outAtMost:
 		return "the hubs refuse its key: it was revoked, or it sent too much and is out for a minute"
 	}
-	return "the hubs refuse its key: it was revoked; the command that `floodwall hub invite` prints on a hub brings it back"
+	return "the hubs refuse its key: it was revoked; the command that `floodwall-hub invite` prints on a hub brings it back"
 }
 
 func statusPath(state string) string { return filepath.Join(state, "fleet.status") }

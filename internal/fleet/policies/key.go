@@ -44,7 +44,7 @@ func NewKey(file string) (public string, err error) {
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil, wording.Hinted(file+" is not there", "name the file that `floodwall fleet key FILE` made")
+		return nil, 0, nil, wording.Hinted(file+" is not there", "name the file that `floodwall-hub fleet key FILE` made")
 	}
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("key: %w", err)
@@ -64,7 +64,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 		}
 	}
 	if err != nil {
-		return nil, 0, nil, wording.Hinted(fmt.Sprintf("%s has no key for policies: %v", file, err), "`floodwall fleet key FILE` makes one; the controller's key is another")
+		return nil, 0, nil, wording.Hinted(fmt.Sprintf("%s has no key for policies: %v", file, err), "`floodwall-hub fleet key FILE` makes one; the controller's key is another")
 	}
 	kept := file + versionSuffix
 	text, err = os.ReadFile(kept)

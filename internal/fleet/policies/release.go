@@ -74,7 +74,7 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 		return 0, err
 	}
 	if head == nil {
-		return 0, wording.Hinted("no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one")
+		return 0, wording.Hinted("no policy was released to this fleet", "`floodwall-hub fleet push DIRECTORY` releases one")
 	}
 	m, err := p.earlier(ctx, h, head, version)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *Manifest, 
 		for _, name := range p.Canary {
 			if s, ok := states[name]; !ok || s.Age > stale {
 				return 0, wording.Hinted(fmt.Sprintf("canary %s does not report to the hubs", name),
-					"see `floodwall fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)")
+					"see `floodwall-hub fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)")
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *Manifest, content
 
 func halted(version uint64, format string, args ...any) error {
 	return wording.Hinted(fmt.Sprintf("version %d goes to no other node: ", version)+fmt.Sprintf(format, args...),
-		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before")
+		"mend the policy and push it; `floodwall-hub fleet rollback` releases the files of the version before")
 }
 
 // left says where a version stays when the release ends for another reason than the canaries.

@@ -28,7 +28,7 @@ func (i Invitation) Token() string {
 // maxToken is how long the word of an invitation may be, in bytes.
 const maxToken = 8 << 10
 
-var errToken = errors.New("it is no invitation, or not whole: copy all of what `floodwall hub invite` printed")
+var errToken = errors.New("it is no invitation, or not whole: copy all of what `floodwall-hub invite` printed")
 
 // ParseInvitation reads the word of an invitation.
 func ParseInvitation(token string) (i Invitation, err error) {

@@ -160,7 +160,7 @@ func TestSandbox(t *testing.T) {
 // TestSandboxBGP has systemd judge the unit of the process that reads what the network sends: exposure 1.5 at most, and no capability.
 func TestSandboxBGP(t *testing.T) {
 	testutil.RequireTool(t, "systemd-analyze")
-	const unit = "../../../packaging/floodwall-bgp.service"
+	const unit = "../../../packaging/floodwall-bgp/floodwall-bgp.service"
 	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", unit).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Overall exposure level") {
 		t.Errorf("%v\n%s", err, out)

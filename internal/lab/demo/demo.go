@@ -15,7 +15,7 @@ type Options struct {
 	Requests float64       // of the clients per second; 0: 1,000
 	List     string        // file of bad addresses; "": a generated one
 	Policy   string        // the policy's text; "": that which saves the server
-	Program  string        // file of this program, which is also the daemon; "": that of this process
+	Program  string        // file of floodwall, which is the daemon
 	Report   string        // directory for the report of the attack; "": a new one where temporary files are
 	Owner    Owner         // of the report
 
@@ -32,9 +32,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Requests == 0 {
 		o.Requests = 1000
-	}
-	if o.Program == "" {
-		o.Program = "/proc/self/exe"
 	}
 	if o.Done == nil {
 		o.Done = func(context.Context, *Summary) error { return nil }

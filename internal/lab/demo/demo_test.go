@@ -404,6 +404,7 @@ func TestBadList(t *testing.T) {
 
 // TestMain lets this program be a demonstration, for tests that end one from outside.
 func TestMain(m *testing.M) {
+	lab.Roles(nil)
 	if os.Getenv("FLOODWALL_TEST_STAY") != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		Stay(ctx, os.Stdin, os.Stdout, "http://127.0.0.1:9810/", time.Minute)

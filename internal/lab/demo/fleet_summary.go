@@ -35,7 +35,7 @@ func (t *FleetTrouble) Error() string { return t.Problem }
 func (t *FleetTrouble) Hint() string { return t.Remedy }
 
 // fleetReport is the remedy for what must not happen.
-const fleetReport = "this is a defect of Floodwall: please report it, with what `floodwall demo --fleet --json` prints"
+const fleetReport = "this is a defect of Floodwall: please report it, with what `floodwall-lab demo --fleet --json` prints"
 
 // last is the phase after the attack.
 func (s *FleetSummary) last() *FleetPhase { return &s.Phases[len(s.Phases)-1] }
@@ -160,14 +160,14 @@ func (s *FleetSummary) verdict() string {
 	if s.Trouble() == nil {
 		text += fmt.Sprintf("From then on the senders sent %d packets to all nodes, and none reached a host.\n", sent)
 	}
-	return text + fmt.Sprintf("`floodwall hub unban` lifted the bans at all nodes within %.2f s.\n"+
+	return text + fmt.Sprintf("`floodwall-hub unban` lifted the bans at all nodes within %.2f s.\n"+
 		"The router dropped the flood %.2f s after the line was full, and obeyed the announcement no more %.2f s after it was withdrawn.\n",
 		s.Times.Lifted, s.Times.Upstream, s.Times.Withdrawn)
 }
 
-// FleetNext is the commands to try after a demonstration, of a program that is called by this name.
+// FleetNext is the commands to try after a demonstration, when floodwall-hub is called by this name.
 func FleetNext(name string) string {
-	return fmt.Sprintf("\nNext (docs/guides/fleet.md):\n  %[1]s hub init --address ADDRESS   # on the host of the hub, then: %[1]s hub run\n"+
-		"  %[1]s hub invite web-1             # prints the command that joins a node\n"+
-		"  %[1]s hub view                     # all nodes, their attacks and senders\n", name)
+	return fmt.Sprintf("\nNext (docs/guides/fleet.md):\n  %[1]s init --address ADDRESS   # on the host of the hub, then: %[1]s run\n"+
+		"  %[1]s invite web-1             # prints the command that joins a node\n"+
+		"  %[1]s view                     # all nodes, their attacks and senders\n", name)
 }

@@ -113,7 +113,7 @@ func (w *fleetShow) dropUpstream(ctx context.Context) error {
 	}
 	full := time.Now()
 	to := w.site.nodes[0]
-	if _, err := w.site.run(ctx, &to.host, append([]string{"bgp", "announce", to.address.String(), "--proto", "udp", "--sport", fmt.Sprint(ntpPort),
+	if _, err := w.site.run(ctx, &to.host, append([]string{"floodwall-bgp", "announce", to.address.String(), "--proto", "udp", "--sport", fmt.Sprint(ntpPort),
 		"--for", "10m"}, to.flags()...)...); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ const fullAfter = 10 * time.Second
 func (w *fleetShow) withdraw(ctx context.Context) error {
 	n := w.site.nodes[0]
 	began := time.Now()
-	if _, err := w.site.run(ctx, &n.host, append([]string{"bgp", "withdraw", n.address.String(), "--now"}, n.flags()...)...); err != nil {
+	if _, err := w.site.run(ctx, &n.host, append([]string{"floodwall-bgp", "withdraw", n.address.String(), "--now"}, n.flags()...)...); err != nil {
 		return err
 	}
 	err := w.site.until(ctx, "the end of the router's rule", func() (bool, error) {

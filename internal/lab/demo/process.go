@@ -23,10 +23,25 @@ const patience = time.Minute
 // InsideVar tells, in the environment, that a process has the Namespaces.
 const InsideVar = "FLOODWALL_DEMO_FLEET"
 
-// command is a command of this program in a host.
-func command(ctx context.Context, args []string) *exec.Cmd {
-	c := exec.CommandContext(ctx, "/proc/self/exe")
-	c.Args = append([]string{"floodwall"}, args...)
+// open opens the programs of Floodwall: a user without rights may not reach the directory that they are in.
+func (s *site) open(find func(program string) (string, error)) error {
+	s.programs = map[string]*os.File{}
+	for _, name := range []string{"floodwall", "floodwall-hub", "floodwall-bgp"} {
+		file, err := find(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if s.programs[name], err = os.Open(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command is a command of one of the programs, which is the first of args.
+func (s *site) command(ctx context.Context, args []string) *exec.Cmd {
+	c := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.programs[args[0]].Fd()))
+	c.Args = args
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, InsideVar+"=") })
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true} // Ctrl-C is for the demonstration alone, which ends them
 	return c
@@ -61,13 +76,7 @@ func shown(h *host, args []string) string {
 			words = append(words, strings.TrimPrefix(args[i], fleetStateDir+"/"))
 		}
 	}
-	return h.name + "$ floodwall " + strings.Join(words, " ")
-}
-
-// commandOf is the arguments of the command that `hub invite` prints.
-func commandOf(text string) []string {
-	words := strings.Fields(text)
-	return words[min(1, len(words)):]
+	return h.name + "$ " + strings.Join(words, " ")
 }
 
 // run runs a command in a host to its end, and returns what it prints.
@@ -75,7 +84,7 @@ func (s *site) run(ctx context.Context, h *host, args ...string) (string, error)
 	s.log(shown(h, args))
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c := command(ctx, args)
+	c := s.command(ctx, args)
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
 	ended := make(chan error, 1)
@@ -100,7 +109,7 @@ type process struct {
 
 // serve starts a command that goes on until the site ends, and waits until it has printed a text.
 func (s *site) serve(ctx context.Context, h *host, ready string, args ...string) error {
-	return s.goOn(ctx, h, shown(h, args), ready, command(context.Background(), args))
+	return s.goOn(ctx, h, shown(h, args), ready, s.command(context.Background(), args))
 }
 
 // goOn is serve, of any command.
@@ -165,6 +174,9 @@ func (s *site) end() {
 		ending.Go(p.end)
 	}
 	ending.Wait()
+	for _, f := range s.programs {
+		f.Close()
+	}
 }
 
 func (p *process) end() {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -77,12 +78,16 @@ type site struct {
 	hub, reflector     host
 	nodes              [nodes]*node
 	log                func(string)
+	programs           map[string]*os.File
 	served             []*process
 }
 
 // newSite builds the hosts in a lab.
-func newSite(l *lab.Lab, log func(string)) (s *site, err error) {
-	s = &site{lab: l, log: log}
+func newSite(l *lab.Lab, o FleetOptions) (s *site, err error) {
+	s = &site{lab: l, log: o.Log}
+	if err := s.open(o.Find); err != nil {
+		return nil, err
+	}
 	if err := s.newRouter(); err != nil {
 		return nil, err
 	}
@@ -164,10 +169,10 @@ func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 // begin starts the hub and the nodes, with the commands that an operator uses.
 func (s *site) begin(ctx context.Context) error {
 	hub := filepath.Join(fleetStateDir, "hub")
-	if _, err := s.run(ctx, &s.hub, "hub", "init", "--dir", hub, "--address", s.hub.address.String()); err != nil {
+	if _, err := s.run(ctx, &s.hub, "floodwall-hub", "init", "--dir", hub, "--address", s.hub.address.String()); err != nil {
 		return err
 	}
-	if err := s.serve(ctx, &s.hub, "serves nodes", "hub", "run", "--dir", hub); err != nil {
+	if err := s.serve(ctx, &s.hub, "serves nodes", "floodwall-hub", "run", "--dir", hub); err != nil {
 		return err
 	}
 	for i, n := range s.nodes {
@@ -188,15 +193,15 @@ func (s *site) begin(ctx context.Context) error {
 // join makes a host a node of the fleet, and waits until it is connected.
 func (s *site) join(ctx context.Context, n *node, hub, policy string) error {
 	flags := n.flags()
-	if _, err := s.run(ctx, &n.host, append([]string{"apply", policy}, flags...)...); err != nil {
+	if _, err := s.run(ctx, &n.host, append([]string{"floodwall", "apply", policy}, flags...)...); err != nil {
 		return err
 	}
-	invitation, err := s.run(ctx, &s.hub, "hub", "invite", n.name, "--dir", hub)
+	invitation, err := s.run(ctx, &s.hub, "floodwall-hub", "invite", n.name, "--dir", hub)
 	if err != nil {
 		return err
 	}
-	if _, err := s.run(ctx, &n.host, append(commandOf(invitation), flags...)...); err != nil {
+	if _, err := s.run(ctx, &n.host, append(strings.Fields(invitation), flags...)...); err != nil {
 		return err
 	}
-	return s.serve(ctx, &n.host, "is connected to hub", append([]string{"daemon"}, flags...)...)
+	return s.serve(ctx, &n.host, "is connected to hub", append([]string{"floodwall", "daemon"}, flags...)...)
 }

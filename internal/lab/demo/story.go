@@ -13,6 +13,8 @@ import (
 type FleetOptions struct {
 	Duration time.Duration // of each phase; 0: 4 s
 	Log      func(string)  // told what happens, line by line
+
+	Find func(program string) (string, error) // finds the file of a program of Floodwall
 }
 
 // fleetShow is a demonstration that goes on.
@@ -52,7 +54,7 @@ func (w *fleetShow) run(ctx context.Context, l *lab.Lab) (err error) {
 	if w.summary.Machine, err = lab.DescribeMachine(); err != nil {
 		return err
 	}
-	if w.site, err = newSite(l, w.options.Log); err != nil {
+	if w.site, err = newSite(l, w.options); err != nil {
 		return err
 	}
 	defer w.site.end()
@@ -146,7 +148,7 @@ func (w *fleetShow) rest(ctx context.Context, began time.Time) error {
 
 // lift has the controller lift the bans at all nodes.
 func (w *fleetShow) lift(ctx context.Context) error {
-	args := []string{"hub", "unban", "--dir", filepath.Join(fleetStateDir, "hub")}
+	args := []string{"floodwall-hub", "unban", "--dir", filepath.Join(fleetStateDir, "hub")}
 	for a := senders.Addr(); senders.Contains(a); a = a.Next() {
 		args = append(args, a.String())
 	}

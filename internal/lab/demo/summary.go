@@ -46,7 +46,7 @@ const (
 )
 
 // report is the remedy for what must not happen.
-const report = "this is a defect of Floodwall: please report it, with what `floodwall demo --json` prints"
+const report = "this is a defect of Floodwall: please report it, with what `floodwall-lab demo --json` prints"
 
 // Trouble says what Floodwall did wrong, and is nil when it did all that it should. What the machine did is no trouble: see
 // Remarks.

@@ -47,7 +47,7 @@ func testLive(t *testing.T, noColor string) {
 	master, slave := openTerminal(t, 60, 20)
 	before := settings(t, slave)
 	env := map[string]string{"TERM": "xterm", "NO_COLOR": noColor}
-	fmt.Fprintln(slave, "$ floodwall demo")
+	fmt.Fprintln(slave, "$ floodwall-lab demo")
 	v := NewViewer(slave, func(name string) string { return env[name] })
 	line := strings.Repeat("x", 70)
 	v.Policy(line)
@@ -68,7 +68,7 @@ func testLive(t *testing.T, noColor string) {
 	}
 	slave.Close()
 	got += readTerminal(t, master)
-	if shown := replay(t, got); !slices.Equal(shown, []string{"$ floodwall demo", ""}) {
+	if shown := replay(t, got); !slices.Equal(shown, []string{"$ floodwall-lab demo", ""}) {
 		t.Errorf("%q is left on the terminal", shown)
 	}
 	if styled := regexp.MustCompile("\x1b\\[[0-9]*m").MatchString(got); styled != (noColor == "") {

@@ -103,7 +103,7 @@ func dropLines(drops []Drop) string {
 	return out.String()
 }
 
-// Next is the commands to try after a demonstration, of a program that is called by this name.
+// Next is the commands to try after a demonstration, when floodwall is called by this name.
 func Next(name string) string {
 	var out strings.Builder
 	out.WriteString("\nNext, on this host:\n")

@@ -15,11 +15,11 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
-// nobody is a user without rights, for `floodwall bgp run`.
+// nobody is a user without rights, for `floodwall-bgp run`.
 const nobody = 65534
 
 // upstream is added to the policies of the node that announces, and of the router that obeys. Both have a session with a route reflector
-// (RFC 4456), as routers of one network have: `floodwall bgp run` takes no connections.
+// (RFC 4456), as routers of one network have: `floodwall-bgp run` takes no connections.
 const upstream = `upstream:
   as: 64500
   router_id: %s
@@ -77,7 +77,7 @@ func (s *site) beginUpstream(ctx context.Context) error {
 	if err := os.WriteFile(policy, []byte(RouterPolicy+upstreamOf(s.router.address)+receives), 0o600); err != nil {
 		return err
 	}
-	if _, err := s.run(ctx, &s.router.host, append([]string{"apply", policy}, s.router.flags()...)...); err != nil {
+	if _, err := s.run(ctx, &s.router.host, append([]string{"floodwall", "apply", policy}, s.router.flags()...)...); err != nil {
 		return err
 	}
 	for _, n := range []*node{s.router, s.nodes[0]} {
@@ -85,7 +85,7 @@ func (s *site) beginUpstream(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.serve(ctx, &s.router.host, "", append([]string{"daemon"}, s.router.flags()...)...); err != nil {
+	if err := s.serve(ctx, &s.router.host, "", append([]string{"floodwall", "daemon"}, s.router.flags()...)...); err != nil {
 		return err
 	}
 	for _, n := range []*node{s.router, s.nodes[0]} {
@@ -96,7 +96,7 @@ func (s *site) beginUpstream(ctx context.Context) error {
 	return nil
 }
 
-// speak starts `floodwall bgp run` of a host, as a user without rights. The user is set before the program begins: a process
+// speak starts `floodwall-bgp run` of a host, as a user without rights. The user is set before the program begins: a process
 // that becomes another user does not end with its parent any more (prctl(2), PR_SET_PDEATHSIG).
 func (s *site) speak(ctx context.Context, n *node) error {
 	run, state := wire.Dir(n.instance.Dir, ""), "/run/bgp-"+n.name
@@ -108,8 +108,8 @@ func (s *site) speak(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	args := []string{"bgp", "run", "--dir", state, "--bpffs", n.instance.Dir}
-	c := command(context.Background(), args)
+	args := []string{"floodwall-bgp", "run", "--dir", state, "--bpffs", n.instance.Dir}
+	c := s.command(context.Background(), args)
 	c.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	return s.goOn(ctx, &n.host, shown(&n.host, args), "", c)
 }

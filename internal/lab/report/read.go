@@ -36,5 +36,5 @@ func (e *notReportError) Error() string { return fmt.Sprintf("report %s: %v", e.
 
 // Hint is what to name instead.
 func (e *notReportError) Hint() string {
-	return "`floodwall bench` says where its results are: name that directory, or the report.json in it"
+	return "`floodwall-lab bench` says where its results are: name that directory, or the report.json in it"
 }

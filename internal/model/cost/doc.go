@@ -1,3 +1,3 @@
 // Package cost is what a packet costs on this host, by measurement: figures of each stage and of what rules ask, which
-// `floodwall bench --calibrate` takes and writes, and the arithmetic that predicts what a placement of rules costs.
+// `floodwall-lab bench --calibrate` takes and writes, and the arithmetic that predicts what a placement of rules costs.
 package cost

@@ -62,7 +62,7 @@ type FileError struct{ File, Cause string }
 func (e *FileError) Error() string { return fmt.Sprintf("cost model %s: %s", e.File, e.Cause) }
 
 // Hint is the remedy.
-func (e *FileError) Hint() string { return "run `floodwall bench --calibrate`" }
+func (e *FileError) Hint() string { return "run `floodwall-lab bench --calibrate`" }
 
 // differs says in what hosts are not the same, "" when they are.
 func (h Host) differs(this Host) string {

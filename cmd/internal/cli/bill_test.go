@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // schemas are the files of CycloneDX's schemas, which come with its library.
 func schemas(t *testing.T) *jsonschema.Compiler {
 	t.Helper()
-	out, err := exec.Command("../../scripts/go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	out, err := exec.Command("../../../scripts/go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // This file writes a software bill of materials: what a Go program was built from, as CycloneDX 1.6 in JSON
 // (https://cyclonedx.org/docs/1.6/json/). In: what the Go command noted in the program. Out: the same bytes for the same program.
 
-package main
+package cli
 
 import (
 	"fmt"
