@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -71,7 +71,7 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 }
 
 func (e *env) printBGP(st *bgp.Status) {
-	t := display.NewTable("router", "as", "session", "since", "families", ">announced", ">received")
+	t := wording.NewTable("router", "as", "session", "since", "families", ">announced", ">received")
 	for _, s := range st.Sessions {
 		since := "-"
 		if !s.Since.IsZero() {
@@ -91,7 +91,7 @@ func (e *env) printBGP(st *bgp.Status) {
 		return
 	}
 	e.Println("")
-	a := display.NewTable("announcement", "owner", "until", "routers", "why")
+	a := wording.NewTable("announcement", "owner", "until", "routers", "why")
 	for _, is := range st.Announcements {
 		to := addressText(is.Peers)
 		if len(is.Doubtful) > 0 {

@@ -15,7 +15,6 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -178,7 +177,7 @@ func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
 				if e.JSON {
 					return e.PrintJSON(states)
 				}
-				t := display.NewTable("node", ">version", "policy", "state", "reported", "problem")
+				t := wording.NewTable("node", ">version", "policy", "state", "reported", "problem")
 				for _, name := range slices.Sorted(maps.Keys(states)) {
 					s := states[name]
 					version, content := "-", "-"

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // defaultHub is the state directory of a hub.
@@ -109,7 +109,7 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 	}
 	e.Println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
 	prefixes, policy := (&hub.Config{Hubs: peers, DiskMB: f.disk}).Holds()
-	e.Println("each hub may use %d MB of its disk, which suffices for %s banned prefixes and policies of %s", f.disk, display.Count(prefixes), display.Bytes(uint64(policy)))
+	e.Println("each hub may use %d MB of its disk, which suffices for %s banned prefixes and policies of %s", f.disk, wording.Count(prefixes), wording.Bytes(uint64(policy)))
 	return nil
 }
 
@@ -264,12 +264,12 @@ func (e *env) printHubs(names []string, all []hub.Nodes) error {
 		}
 	}
 	slices.SortFunc(list, func(a, b fleetHub) int { return cmp.Compare(a.Hub, b.Hub) })
-	t := display.NewTable("hub", ">nodes", ">banned", ">at most", ">free", "problem")
+	t := wording.NewTable("hub", ">nodes", ">banned", ">at most", ">free", "problem")
 	for _, h := range list {
 		if h.Problem != "" {
 			wrong++
 		}
-		t.Row(h.Hub, display.Count(h.Connected), display.Count(h.Prefixes), display.Count(h.Most), display.Bytes(uint64(h.Free)), cmp.Or(h.Problem, "-"))
+		t.Row(h.Hub, wording.Count(h.Connected), wording.Count(h.Prefixes), wording.Count(h.Most), wording.Bytes(uint64(h.Free)), cmp.Or(h.Problem, "-"))
 	}
 	if e.JSON {
 		if err := e.PrintJSON(list); err != nil {
@@ -279,7 +279,7 @@ func (e *env) printHubs(names []string, all []hub.Nodes) error {
 		e.Table(t)
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d of %s cannot take bans", wrong, display.Things(len(list), "hub", "hubs"))
+		return fmt.Errorf("%d of %s cannot take bans", wrong, wording.Things(len(list), "hub", "hubs"))
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func (e *env) printNodes(all []hub.Nodes) error {
 	if e.JSON {
 		return e.PrintJSON(list)
 	}
-	t := display.NewTable("node", "state", "since", "hub")
+	t := wording.NewTable("node", "state", "since", "hub")
 	for _, n := range list {
 		t.Row(n.Name, string(n.State), n.Since.Format("2006-01-02 15:04 UTC"), cmp.Or(n.Hub, "-"))
 	}
@@ -326,7 +326,7 @@ func hubRevoke(e *env, f *hubFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				e.Println("revoked %s, and lifted %s of it", args[0], display.Things(lifted, "ban", "bans"))
+				e.Println("revoked %s, and lifted %s of it", args[0], wording.Things(lifted, "ban", "bans"))
 				return nil
 			})
 		},
@@ -389,7 +389,7 @@ func (e *env) hubSay(c *cobra.Command, f *hubFlags, args []string, length time.D
 		if length > 0 {
 			what = fmt.Sprintf("banned for %v", length)
 		}
-		e.Println("%s %s at all nodes", what, display.Things(len(prefixes), "prefix", "prefixes"))
+		e.Println("%s %s at all nodes", what, wording.Things(len(prefixes), "prefix", "prefixes"))
 		return nil
 	})
 }

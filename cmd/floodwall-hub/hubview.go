@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func hubView(e *env, f *hubFlags) *cobra.Command {
@@ -44,54 +44,54 @@ func (e *env) printView(v *wire.View) error {
 		e.Println("no node has reported in the last %v", wire.Stale)
 		return nil
 	}
-	e.Println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", display.Things(v.Nodes, "node", "nodes"), v.Attacked,
-		display.Rate(float64(v.Passed.Packets)), display.Rate(float64(v.Dropped.Packets)))
-	for _, t := range []*display.Table{nodesTable(v), attacksTable(v), talkersTable(v)} {
+	e.Println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", wording.Things(v.Nodes, "node", "nodes"), v.Attacked,
+		wording.Rate(float64(v.Passed.Packets)), wording.Rate(float64(v.Dropped.Packets)))
+	for _, t := range []*wording.Table{nodesTable(v), attacksTable(v), talkersTable(v)} {
 		if t.Len() > 0 {
 			e.Println("")
 		}
 		e.Table(t)
 	}
 	if v.Missed > 0 {
-		e.Println("at nodes that do not name it, a source sent at most %s packets/s in all", display.Rate(float64(v.Missed)))
+		e.Println("at nodes that do not name it, a source sent at most %s packets/s in all", wording.Rate(float64(v.Missed)))
 	}
 	if more := v.Nodes - len(v.Rows); more > 0 {
-		e.Println("and %s", display.Things(more, "node", "nodes"))
+		e.Println("and %s", wording.Things(more, "node", "nodes"))
 	}
 	return nil
 }
 
-func nodesTable(v *wire.View) *display.Table {
-	t := display.NewTable("node", ">passed/s", ">dropped/s", ">bits/s", ">reported", "under attack")
+func nodesTable(v *wire.View) *wording.Table {
+	t := wording.NewTable("node", ">passed/s", ">dropped/s", ">bits/s", ">reported", "under attack")
 	for _, r := range v.Rows {
 		attacked := "no"
 		if r.Attacked {
 			attacked = strings.Join(r.Attacks, ", ")
 		}
-		t.Row(r.Node, display.Rate(float64(r.Passed.Packets)), display.Rate(float64(r.Dropped.Packets)), display.Rate(float64(r.Passed.Bits+r.Dropped.Bits)),
+		t.Row(r.Node, wording.Rate(float64(r.Passed.Packets)), wording.Rate(float64(r.Dropped.Packets)), wording.Rate(float64(r.Passed.Bits+r.Dropped.Bits)),
 			fmt.Sprintf("%.0f s ago", r.Age), attacked)
 	}
 	return t
 }
 
-func attacksTable(v *wire.View) *display.Table {
-	t := display.NewTable("attack", "service", ">packets/s", "since", "nodes")
+func attacksTable(v *wire.View) *wording.Table {
+	t := wording.NewTable("attack", "service", ">packets/s", "since", "nodes")
 	for _, a := range v.Attacks {
 		nodes := strings.Join(a.Nodes, ", ")
 		if more := a.Count - len(a.Nodes); more > 0 {
 			nodes += fmt.Sprintf(" and %d more", more)
 		}
-		t.Row(a.Kind, a.Service, display.Rate(float64(a.Packets)), a.Started.UTC().Format(time.DateTime+" UTC"), nodes)
+		t.Row(a.Kind, a.Service, wording.Rate(float64(a.Packets)), a.Started.UTC().Format(time.DateTime+" UTC"), nodes)
 	}
 	return t
 }
 
 // talkersTable has two errors for each source: packets that counting in bounded memory may have added, and that of sampling.
-func talkersTable(v *wire.View) *display.Table {
-	t := display.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
+func talkersTable(v *wire.View) *wording.Table {
+	t := wording.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
 	for _, s := range v.Talkers {
-		t.Row(s.Prefix.String(), display.Rate(float64(s.Packets)), display.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(sample.SamplingError(s.Samples), 100)),
-			display.Count(s.Nodes), fmt.Sprintf("%s (%s)", s.Node, display.Rate(float64(s.Here))))
+		t.Row(s.Prefix.String(), wording.Rate(float64(s.Packets)), wording.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(sample.SamplingError(s.Samples), 100)),
+			wording.Count(s.Nodes), fmt.Sprintf("%s (%s)", s.Node, wording.Rate(float64(s.Here))))
 	}
 	return t
 }

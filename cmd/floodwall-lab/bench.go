@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/experiment"
 	"github.com/floodwall/floodwall/internal/lab/report"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // benchFlags are the flags of bench.
@@ -106,7 +106,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	}
 	missed := report.Missed()
 	if len(missed) > 0 && f.strict {
-		return fmt.Errorf("%s of %d missed, the first: %s %s", display.Things(len(missed), "bar", "bars"), report.Bars(), missed[0].Name, missed[0])
+		return fmt.Errorf("%s of %d missed, the first: %s %s", wording.Things(len(missed), "bar", "bars"), report.Bars(), missed[0].Name, missed[0])
 	}
 	return nil
 }
@@ -122,11 +122,11 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	case o.Phase < cli.Least[time.Duration](c, "for") || o.Phase > time.Hour:
 		return cli.Usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
 	case o.Routes < cli.Least[int](c, "routes") || o.Routes > experiment.MaxRoutes:
-		return cli.Usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(experiment.MaxRoutes), o.Routes)
+		return cli.Usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", wording.Count(experiment.MaxRoutes), o.Routes)
 	}
 	for _, n := range o.Sizes {
 		if n < 1 || n > experiment.MaxSize {
-			return cli.Usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(experiment.MaxSize), n)
+			return cli.Usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", wording.Count(experiment.MaxSize), n)
 		}
 	}
 	return nil

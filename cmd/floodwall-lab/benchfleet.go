@@ -11,7 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/experiment"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // benchFleetCommand is bench fleet.
@@ -75,7 +75,7 @@ func (e *env) printFleetRows(rows []experiment.FleetRow) error {
 	if e.JSON {
 		return json.NewEncoder(e.Stdout).Encode(rows)
 	}
-	t := display.NewTable("figure", ">value", ">bar", "")
+	t := wording.NewTable("figure", ">value", ">bar", "")
 	for _, r := range rows {
 		bar, missed := "", ""
 		if r.Bar > 0 {

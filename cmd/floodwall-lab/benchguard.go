@@ -11,7 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab/guard"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // benchGuardCommand is bench guard.
@@ -68,7 +68,7 @@ func (e *env) benchGuard(c *cobra.Command, path, lines string) error {
 }
 
 func (e *env) printFindings(findings []guard.Finding) {
-	t := display.NewTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">SHARED WRITES", ">ATOMICS", ">HELPERS", "")
+	t := wording.NewTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">SHARED WRITES", ">ATOMICS", ">HELPERS", "")
 	for i := range findings {
 		f := &findings[i]
 		row := []string{f.Kind}
@@ -89,7 +89,7 @@ func (e *env) printLines(lines []guard.Line) {
 	names := slices.SortedFunc(maps.Keys(functions), func(a, b string) int {
 		return cmp.Or(cmp.Compare(functions[b], functions[a]), cmp.Compare(a, b))
 	})
-	t := display.NewTable(">INSTRUCTIONS", "FUNCTION", "SOURCE")
+	t := wording.NewTable(">INSTRUCTIONS", "FUNCTION", "SOURCE")
 	for _, name := range names {
 		t.Row(fmt.Sprint(functions[name]), name, "")
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func loadCommand(e *env) *cobra.Command {
@@ -56,7 +56,7 @@ func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
 	live := newLive(e.Stderr)
 	result, err := p.Run(c.Context(), func(s lab.Sample) {
 		live.show("%.0f s of %.0f, %.0f per second, 99%% within %s, %s failed", s.Time.Seconds(),
-			p.Load.Duration.Seconds(), s.Rate, lab.Millis(s.P99), display.Count(s.Failed))
+			p.Load.Duration.Seconds(), s.Rate, lab.Millis(s.P99), wording.Count(s.Failed))
 	})
 	live.end()
 	if err != nil {

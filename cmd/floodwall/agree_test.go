@@ -21,7 +21,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/demo"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // The flood of TestViewsAgree: few enough for a busy machine, and enough for counters to differ by more than 2% when one view is wrong.
@@ -224,7 +224,7 @@ func (b *browser) ratesAgree(h *apiHost, s *control.Status, names []string) {
 	value[bool](b, `(() => { document.getElementById('chart-details').open = true
 		const by = document.getElementById('chart-by'); by.value = 'rule'; return by.dispatchEvent(new Event('change')) })()`)
 	for _, name := range names {
-		want := display.Rate(tallied(s)[name])
+		want := wording.Rate(tallied(s)[name])
 		b.until("the page has the packets of "+name+", "+want, func() bool { return b.rows("rules")[name]["packets"] == want })
 	}
 	b.until("the table of the chart has the rates of the series", func() bool {
@@ -250,7 +250,7 @@ func (b *browser) ratesAgree(h *apiHost, s *control.Status, names []string) {
 				for _, rate := range list {
 					sum += rate
 				}
-				if table[from][name+", packets/s"] != display.Rate(sum/float64(len(list))) {
+				if table[from][name+", packets/s"] != wording.Rate(sum/float64(len(list))) {
 					return false
 				}
 			}

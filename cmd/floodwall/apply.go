@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -171,12 +171,12 @@ func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 		}
 		what = fmt.Sprintf("dry run: would apply on %s (%s)", strings.Join(devices, ", "), a.Target)
 	}
-	line := fmt.Sprintf("%s: %s, %s", what, display.Things(a.Rules, "rule", "rules"), display.Things(a.Entries, "entry", "entries"))
+	line := fmt.Sprintf("%s: %s, %s", what, wording.Things(a.Rules, "rule", "rules"), wording.Things(a.Entries, "entry", "entries"))
 	if later := stagesText(a); later != "" {
 		line += ", " + later
 	}
 	if a.Bans > 0 {
-		line += ", " + display.Things(a.Bans, "ban", "bans") + " kept"
+		line += ", " + wording.Things(a.Bans, "ban", "bans") + " kept"
 	}
 	return fmt.Sprintf("%s, in %.2f s", line, a.Seconds)
 }

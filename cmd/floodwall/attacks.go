@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func attacksCommand(e *env) *cobra.Command {
@@ -85,9 +85,9 @@ func (e *env) printAttacks(list []attack.Summary) {
 		e.Println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
 		return
 	}
-	t := display.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
+	t := wording.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
 	for _, a := range list {
-		t.Row(a.ID, a.Lasted(), display.Rate(a.Peak.Packets), display.Rate(a.Peak.Bits), display.Count(int(a.Dropped.Packets)), display.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
+		t.Row(a.ID, a.Lasted(), wording.Rate(a.Peak.Packets), wording.Rate(a.Peak.Bits), wording.Count(int(a.Dropped.Packets)), wording.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
 	}
 	e.Table(t)
 }
@@ -99,26 +99,26 @@ func (e *env) printAttack(r *attack.Report) {
 	}
 	e.Println("%s", r.Headline())
 	e.Println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
-	e.Println("%s", display.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
-	e.Println("usual are %s packets/s; above %s it is an attack", display.Rate(r.Usual), display.Rate(r.Bound))
-	e.Println("dropped %s packets, %s bytes", display.Count(int(r.Dropped.Packets)), display.Count(int(r.Dropped.Bytes)))
-	e.Println("passed %s packets, %s bytes, legitimate ones included", display.Count(int(r.Passed.Packets)), display.Count(int(r.Passed.Bytes)))
+	e.Println("%s", wording.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
+	e.Println("usual are %s packets/s; above %s it is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound))
+	e.Println("dropped %s packets, %s bytes", wording.Count(int(r.Dropped.Packets)), wording.Count(int(r.Dropped.Bytes)))
+	e.Println("passed %s packets, %s bytes, legitimate ones included", wording.Count(int(r.Passed.Packets)), wording.Count(int(r.Passed.Bytes)))
 	if r.Note != "" {
 		e.Println("note: %s", r.Note)
 	}
-	kinds := display.NewTable("kind of packets", ">share", ">error")
+	kinds := wording.NewTable("kind of packets", ">share", ">error")
 	for _, v := range r.Vectors {
 		kinds.Row(v.Name, fmt.Sprintf("%.1f%%", 100*v.Share), fmt.Sprintf("±%.0f%%", min(v.Error, 100)))
 	}
-	reasons := display.NewTable("rule, check or default", "verdict", "stage", ">packets", ">bytes")
+	reasons := wording.NewTable("rule, check or default", "verdict", "stage", ">packets", ">bytes")
 	for _, d := range r.Reasons {
-		reasons.Row(d.Name, d.Verdict, d.Stage, display.Count(int(d.Packets)), display.Count(int(d.Bytes)))
+		reasons.Row(d.Name, d.Verdict, d.Stage, wording.Count(int(d.Packets)), wording.Count(int(d.Bytes)))
 	}
-	outcomes := display.NewTable("of protected services", "verdict", "stage", ">packets", ">bytes")
+	outcomes := wording.NewTable("of protected services", "verdict", "stage", ">packets", ">bytes")
 	for _, d := range r.Outcomes {
-		outcomes.Row(d.Name, d.Verdict, d.Stage, display.Count(int(d.Packets)), display.Count(int(d.Bytes)))
+		outcomes.Row(d.Name, d.Verdict, d.Stage, wording.Count(int(d.Packets)), wording.Count(int(d.Bytes)))
 	}
-	for _, t := range []*display.Table{kinds, reasons, outcomes} {
+	for _, t := range []*wording.Table{kinds, reasons, outcomes} {
 		if t.Len() > 0 {
 			e.Println("")
 			e.Table(t)

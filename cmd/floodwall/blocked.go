@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/model/addrs"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func blockedCommand(e *env) *cobra.Command {
@@ -53,11 +53,11 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if e.JSON {
 		return e.PrintJSON(append([]ban.Blocked{}, list...))
 	}
-	t := display.NewTable("prefix", "set", "left", "origin", "why")
+	t := wording.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
 		left := "forever"
 		if b.Expires != nil {
-			left = display.Span(time.Duration(*b.Expires * float64(time.Second)))
+			left = wording.Span(time.Duration(*b.Expires * float64(time.Second)))
 		}
 		t.Row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
 	}

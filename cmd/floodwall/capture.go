@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // captureFlags are the flags of capture.
@@ -123,7 +123,7 @@ func sampledRules(oneIn map[string]uint32) string {
 	for _, name := range slices.Sorted(maps.Keys(oneIn)) {
 		part := "all packets"
 		if n := oneIn[name]; n > 1 {
-			part = fmt.Sprintf("1 in %s packets", display.Count(int(n)))
+			part = fmt.Sprintf("1 in %s packets", wording.Count(int(n)))
 		}
 		list = append(list, fmt.Sprintf("%s of rule %s", part, name))
 	}
@@ -140,9 +140,9 @@ func (r *capturing) complete(err error) bool {
 
 // captured says what the capture has come to: on standard error when the packets went to standard output.
 func (e *env) captured(r capturing) error {
-	text := "captured " + display.Things(r.Packets, "packet", "packets")
+	text := "captured " + wording.Things(r.Packets, "packet", "packets")
 	if r.Lost > 0 {
-		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", display.Count(r.Lost))
+		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", wording.Count(r.Lost))
 	}
 	switch {
 	case e.JSON:

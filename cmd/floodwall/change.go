@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // change is a block or unblock.
@@ -64,7 +64,7 @@ func (c *change) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if c.refused > mostReported {
-		c.Report(fmt.Errorf("and %s", display.Things(c.refused-mostReported, "more", "more")))
+		c.Report(fmt.Errorf("and %s", wording.Things(c.refused-mostReported, "more", "more")))
 	}
 	if printErr := c.summary(); printErr != nil {
 		return printErr
@@ -81,8 +81,8 @@ func (c *change) summary() error {
 			Set: c.fill.Set, Changed: c.changed, Refused: c.refused, Entries: c.fill.Entries, Capacity: c.fill.Capacity,
 		})
 	}
-	c.Println("%s %s %s %s, which holds %s of %s", c.verb, display.Things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
-		display.Count(c.fill.Entries), display.Count(c.fill.Capacity))
+	c.Println("%s %s %s %s, which holds %s of %s", c.verb, wording.Things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
+		wording.Count(c.fill.Entries), wording.Count(c.fill.Capacity))
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (c *change) stream(ctx context.Context, args []string) error {
 		}
 		due = nil
 		if err := c.flush(ctx); errors.Is(err, datapath.ErrLocked) {
-			c.Warning(err.Error() + ": " + display.Things(len(c.waiting), "entry waits", "entries wait"))
+			c.Warning(err.Error() + ": " + wording.Things(len(c.waiting), "entry waits", "entries wait"))
 			due = time.After(batchWait)
 		} else if err != nil {
 			return err

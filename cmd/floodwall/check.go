@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func checkCommand(e *env) *cobra.Command {
@@ -88,8 +88,8 @@ func check(ctx context.Context, e *env, file string) error {
 		e.WarnOf(absent)
 	}
 	n := counts(c)
-	e.Println("%s: ok: %s (%s), %s, %s, %s", name, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
-		display.Things(n.Rules, "rule", "rules"), display.Things(n.Services, "service", "services"), display.Things(n.Checks, "check", "checks"))
+	e.Println("%s: ok: %s (%s), %s, %s, %s", name, wording.Things(n.Sets, "set", "sets"), wording.Things(n.Entries, "entry", "entries"),
+		wording.Things(n.Rules, "rule", "rules"), wording.Things(n.Services, "service", "services"), wording.Things(n.Checks, "check", "checks"))
 	if text := addedChecks(c); text != "" {
 		e.Println("checks that hold beside those of the policy: %s", text)
 	}
@@ -120,7 +120,7 @@ func (e *env) late(rules []lateRule) {
 		e.Println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
 	}
 	if more := len(rules) - most; more > 0 {
-		e.Println("%s late; `floodwall compile` lists all", display.Things(more, "more rule runs", "more rules run"))
+		e.Println("%s late; `floodwall compile` lists all", wording.Things(more, "more rule runs", "more rules run"))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func feedsCommand(e *env) *cobra.Command {
@@ -72,16 +72,16 @@ func feeds(ctx context.Context, e *env) error {
 		e.Println("no set of the policy that runs has url, country or asn")
 		return nil
 	}
-	t := display.NewTable("set", "state", ">entries", "age", "next", "from")
+	t := wording.NewTable("set", "state", ">entries", "age", "next", "from")
 	for _, s := range all {
 		age, next := "-", "-"
 		if s.Checked != nil {
-			age = display.Span(max(time.Since(*s.Checked), 0))
+			age = wording.Span(max(time.Since(*s.Checked), 0))
 		}
 		if s.Next != nil {
-			next = display.Span(max(time.Until(*s.Next), 0))
+			next = wording.Span(max(time.Until(*s.Next), 0))
 		}
-		t.Row(s.Set, string(s.State), display.Count(s.Entries), age, next, s.From)
+		t.Row(s.Set, string(s.State), wording.Count(s.Entries), age, next, s.From)
 	}
 	e.Table(t)
 	for i := range all {
@@ -90,7 +90,7 @@ func feeds(ctx context.Context, e *env) error {
 			e.Println("%s: %s", s.Set, s.Why)
 		}
 		if s.State == feed.StandsHeld {
-			e.Println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, display.Things(s.Held, "entry", "entries"))
+			e.Println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, wording.Things(s.Held, "entry", "entries"))
 		}
 		if text := s.Reasons(); text != "" {
 			e.Println("%s: removed %s", s.Set, text)
@@ -145,7 +145,7 @@ func (e *env) refreshed(done *operate.Refreshed) error {
 func exchangedText(all []lists.Exchanged, set string) string {
 	for _, x := range all {
 		if x.Set == set {
-			return fmt.Sprintf(": %s in force, %s before", display.Things(x.Entries, "entry", "entries"), display.Count(x.Before))
+			return fmt.Sprintf(": %s in force, %s before", wording.Things(x.Entries, "entry", "entries"), wording.Count(x.Before))
 		}
 	}
 	return ""

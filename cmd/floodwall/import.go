@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // importFlags are the flags of import.
@@ -139,7 +139,7 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	if holds := importedProgram(r.Policy).Structural(); holds != nil {
 		e.Note("the policy adds checks that its rules rest on: " + ir.StructuralText(holds))
 	}
-	summary := fmt.Sprintf("%s and %s in the policy", display.Things(r.Rules, "rule", "rules"), display.Things(r.Sets, "set", "sets"))
+	summary := fmt.Sprintf("%s and %s in the policy", wording.Things(r.Rules, "rule", "rules"), wording.Things(r.Sets, "set", "sets"))
 	if d := r.Drops; d.Input > 0 {
 		summary += fmt.Sprintf("; of %d rules and chain policies that drop, %d are in it, %d are lost, %d are about no packet from outside",
 			d.Input, d.Policy, d.Lost, d.Aside)
@@ -183,7 +183,7 @@ func (e *env) remarks(r *importer.Result) {
 }
 
 // have begins a sentence about rules.
-func have(rules int) string { return display.Things(rules, "rule has", "rules have") }
+func have(rules int) string { return wording.Things(rules, "rule has", "rules have") }
 
 // sources reads the files; - is standard input.
 func (e *env) sources(names []string) (sources []importer.Source, err error) {

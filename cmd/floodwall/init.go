@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/firstpolicy"
 	"github.com/floodwall/floodwall/internal/os/safefile"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func initCommand(e *env) *cobra.Command {
@@ -62,7 +62,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 	} else if err != nil {
 		return err
 	}
-	e.Println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
+	e.Println("wrote %s: %s on %s", file, wording.Things(len(h.Services), "service", "services"), wording.Things(len(h.Devices), "device", "devices"))
 	if closed := h.Closed(); closed != "" {
 		e.Println("left closed: %s", closed)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/policies"
 	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/os/instance"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func joinCommand(e *env) *cobra.Command {
@@ -145,7 +145,7 @@ func (e *env) printFleet(state string) {
 		e.Println("fleet: node %s goes on by itself: %s", s.Node, s.Away())
 	default:
 		e.Println("")
-		e.Println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, display.Things(s.Entered, "ban", "bans"), display.Things(s.Own, "ban", "bans"), waitingText(s))
+		e.Println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, wording.Things(s.Entered, "ban", "bans"), wording.Things(s.Own, "ban", "bans"), waitingText(s))
 	}
 	if s != nil && s.Policy != nil {
 		e.Println("policy of the fleet: %s", policyText(s.Policy.Runs, string(s.Policy.Phase), cmp.Or(s.Policy.Drift, s.Policy.Problem)))
@@ -166,13 +166,13 @@ func policyText(version uint64, phase, problem string) string {
 
 func waitingText(s *node.Status) (text string) {
 	if s.Waiting > 0 {
-		text = fmt.Sprintf(", %s on the way", display.Things(s.Waiting, "change", "changes"))
+		text = fmt.Sprintf(", %s on the way", wording.Things(s.Waiting, "change", "changes"))
 	}
 	if s.Refusing != "" {
 		text += ": the hub says: " + s.Refusing
 	}
 	if s.Crowded > 0 {
-		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", display.Things(s.Crowded, "ban", "bans"))
+		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", wording.Things(s.Crowded, "ban", "bans"))
 	}
 	return text
 }

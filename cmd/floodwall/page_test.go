@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/floodwall/floodwall/internal/daemon/api"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -82,9 +82,9 @@ func (b *browser) pageFigures(h *apiHost) {
 	rates, highest := map[string]bool{}, 0.0
 	for _, s := range h.past().Steps {
 		rate := float64(s.Dropped.Packets) / s.Seconds
-		rates[display.Rate(rate)], highest = true, max(highest, rate)
+		rates[wording.Rate(rate)], highest = true, max(highest, rate)
 	}
-	if most != display.Rate(highest) || !rates[now] {
+	if most != wording.Rate(highest) || !rates[now] {
 		b.Errorf("the page shows %s dropped packets/s now and %s at most; the steps have %v", now, most, rates)
 	}
 	send(1000)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/cost"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // printPlacement prints how rules were placed, in a few lines, and nothing when no costs are known and none were.
@@ -17,7 +17,7 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 	e.Println("")
 	e.Println("placement %s: %s", p.Mode, movesText(p))
 	if p.Model != nil {
-		e.Println("  costs of this host were measured %s ago", display.Span(time.Since(*p.Model)))
+		e.Println("  costs of this host were measured %s ago", wording.Span(time.Since(*p.Model)))
 	}
 	if p.Mix != nil {
 		e.Println("  %s", mixText(p.Mix, p.Since))
@@ -29,10 +29,10 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 		e.Println("  with %s: %s", o.What, predictionText(o.Predicted))
 	}
 	if p.Measured > 0 {
-		e.Println("  all that the kernel does in softirqs took %s ns a packet", display.Count(int(p.Measured+0.5)))
+		e.Println("  all that the kernel does in softirqs took %s ns a packet", wording.Count(int(p.Measured+0.5)))
 	}
 	for _, m := range p.Last {
-		e.Println("  %s ago: %s", display.Span(time.Since(m.Time)), m.String())
+		e.Println("  %s ago: %s", wording.Span(time.Since(m.Time)), m.String())
 	}
 }
 
@@ -51,13 +51,13 @@ func movesText(p *control.PlacementStatus) string {
 
 // mixText says what packets there were.
 func mixText(m *cost.Mix, since time.Time) string {
-	rate := func(n uint64) string { return display.Count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
+	rate := func(n uint64) string { return wording.Count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
 	var decided uint64
 	for _, n := range m.Rules {
 		decided += n
 	}
 	return fmt.Sprintf("packets a second since %s ago: %s arrived, rules decided %s, %s were delivered here, %s forwarded",
-		display.Span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
+		wording.Span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
 }
 
 func predictionText(p cost.Prediction) string {

@@ -13,7 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // ShowTop shows what next reads, again and again, on the terminal of in and out until a key ends it. It returns the error of next that
@@ -120,7 +120,7 @@ func (s *screen) lines() (lines []string) {
 	}
 	lines = append(lines, Head(s.top)...)
 	if s.top.Warning != "" {
-		lines = append(lines, "warning: "+display.Printable(s.top.Warning))
+		lines = append(lines, "warning: "+wording.Printable(s.top.Warning))
 	}
 	rest := s.height - len(lines) - 3 // blank lines, and the keys
 	reasons, parts := Reasons(s.top).Lines(), SampleParts(s.top)

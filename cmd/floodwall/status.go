@@ -10,7 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func statusCommand(e *env) *cobra.Command {
@@ -48,7 +48,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.StderrLine("hint", "`floodwall repair` puts back what has gone, and `floodwall daemon` does so by itself")
 	}
 	e.Println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
-		s.Applied.Format("2006-01-02 15:04:05 UTC"), display.Span(time.Since(s.Applied)))
+		s.Applied.Format("2006-01-02 15:04:05 UTC"), wording.Span(time.Since(s.Applied)))
 	target := "target " + string(s.Target)
 	if s.Choice != "" {
 		target += ": " + s.Choice
@@ -65,7 +65,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.Println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
 	}
 	if r := s.Repairs; r.Count > 0 {
-		e.Println("repaired %s, last %s ago: %s", display.Things(r.Count, "time", "times"), display.Span(time.Since(r.Last)), r.What)
+		e.Println("repaired %s, last %s ago: %s", wording.Things(r.Count, "time", "times"), wording.Span(time.Since(r.Last)), r.What)
 	}
 	for _, t := range StatusTables(s, all) {
 		if t.Len() > 0 {
@@ -75,7 +75,7 @@ func status(ctx context.Context, e *env, all bool) error {
 	}
 	if v := s.Verified; v != nil {
 		e.Println("")
-		e.Println("%s verified by answers over TCP, capacity %s", display.Things(v.Clients, "client", "clients"), display.Count(v.Capacity))
+		e.Println("%s verified by answers over TCP, capacity %s", wording.Things(v.Clients, "client", "clients"), wording.Count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)

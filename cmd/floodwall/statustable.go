@@ -9,24 +9,24 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // StatusTables makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
-func StatusTables(s *control.Status, all bool) []*display.Table {
-	return []*display.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)}
+func StatusTables(s *control.Status, all bool) []*wording.Table {
+	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)}
 }
 
-func deviceTable(s *control.Status) *display.Table {
-	t := display.NewTable("device", "stage", "mode")
+func deviceTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("device", "stage", "mode")
 	for _, d := range s.Devices {
 		t.Row(d.Name, string(d.Stage), cmp.Or(d.Mode, "-"))
 	}
 	return t
 }
 
-func ruleTable(s *control.Status, all bool) *display.Table {
-	t := display.NewTable("rule", "stage", "verdict", ">packets", ">bytes")
+func ruleTable(s *control.Status, all bool) *wording.Table {
+	t := wording.NewTable("rule", "stage", "verdict", ">packets", ">bytes")
 	for _, r := range s.Rules {
 		if all || r.Line > 0 || r.Packets > 0 {
 			ruleRow(t, r)
@@ -42,8 +42,8 @@ func ruleTable(s *control.Status, all bool) *display.Table {
 	return t
 }
 
-func checkTable(s *control.Status, all bool) *display.Table {
-	t := display.NewTable("check", "stage", "verdict", ">packets", ">bytes")
+func checkTable(s *control.Status, all bool) *wording.Table {
+	t := wording.NewTable("check", "stage", "verdict", ">packets", ">bytes")
 	for _, c := range s.Checks {
 		if all || c.Packets > 0 {
 			ruleRow(t, c)
@@ -52,24 +52,24 @@ func checkTable(s *control.Status, all bool) *display.Table {
 	return t
 }
 
-func limitTable(s *control.Status) *display.Table {
-	t := display.NewTable("limit of", ">prefixes", ">capacity", ">full", ">forgotten", "limit")
+func limitTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("limit of", ">prefixes", ">capacity", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
 		prefixes, capacity, full := "-", "-", "-" // of one limit for all
 		if l.Capacity > 0 {
-			prefixes, capacity, full = display.Count(l.Debts), display.Count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
+			prefixes, capacity, full = wording.Count(l.Debts), wording.Count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
 		}
-		t.Row(l.Rule, prefixes, capacity, full, display.Count(l.Evictions), l.Limit)
+		t.Row(l.Rule, prefixes, capacity, full, wording.Count(l.Evictions), l.Limit)
 	}
 	return t
 }
 
-func protectionTable(s *control.Status) *display.Table {
-	t := display.NewTable("protection of", "mode", "by", "cookies", ">connections", ">capacity", ">mss", ">wscale", "options")
+func protectionTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("protection of", "mode", "by", "cookies", ">connections", ">capacity", ">mss", ">wscale", "options")
 	for _, p := range s.Protections {
 		connections, capacity := "-", "-"
 		if p.Flows.Capacity > 0 {
-			connections, capacity = display.Count(p.Flows.Entries), display.Count(p.Flows.Capacity)
+			connections, capacity = wording.Count(p.Flows.Entries), wording.Count(p.Flows.Capacity)
 		}
 		mss := fmt.Sprint(p.MSS[0])
 		if p.MSS[1] != p.MSS[0] {
@@ -97,30 +97,30 @@ func cookies(p control.ProtectionStatus) string {
 	return "no"
 }
 
-func ruleRow(t *display.Table, r control.RuleStatus) {
+func ruleRow(t *wording.Table, r control.RuleStatus) {
 	name := r.Name
 	if r.Merged > 1 {
-		name += fmt.Sprintf(" (and %s)", display.Things(r.Merged-1, "more", "more"))
+		name += fmt.Sprintf(" (and %s)", wording.Things(r.Merged-1, "more", "more"))
 	}
 	verdict := r.Verdict
 	if r.Observe {
 		verdict = "(" + verdict + ")"
 	}
-	packets, bytes := display.Count(r.Packets), display.Bytes(r.Bytes)
+	packets, bytes := wording.Count(r.Packets), wording.Bytes(r.Bytes)
 	if r.Uncounted {
 		packets, bytes = "-", "-"
 	}
 	t.Row(name, string(r.Stage), verdict, packets, bytes)
 }
 
-func setTable(s *control.Status) *display.Table {
-	t := display.NewTable("set", "kind", ">entries", ">capacity", ">full")
+func setTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("set", "kind", ">entries", ">capacity", ">full")
 	for _, set := range s.Sets {
 		full := "-"
 		if set.Capacity > 0 {
 			full = strconv.Itoa(set.Entries*100/set.Capacity) + "%"
 		}
-		t.Row(set.Name, set.Kind, display.Count(set.Entries), display.Count(set.Capacity), full)
+		t.Row(set.Name, set.Kind, wording.Count(set.Entries), wording.Count(set.Capacity), full)
 	}
 	return t
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/safefile"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -177,7 +177,7 @@ func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 func (e *env) printSuggestion(s *operate.Suggestion) error {
 	e.Println("# attack: %s", sourceText(s.Attack))
 	for _, d := range s.Dropped {
-		e.Println("# %s of them: %s drops them already", display.Count(d.Packets), d.Name)
+		e.Println("# %s of them: %s drops them already", wording.Count(d.Packets), d.Name)
 	}
 	if s.Collateral == nil {
 		e.Println("# no baseline: nothing is known of what the rules do to legitimate packets")
@@ -210,9 +210,9 @@ func sourceText(s operate.Source) string {
 			about = "about "
 		}
 	}
-	text := fmt.Sprintf("%s%s in %s", about, display.Things(s.Packets, "packet", "packets"), from)
+	text := fmt.Sprintf("%s%s in %s", about, wording.Things(s.Packets, "packet", "packets"), from)
 	if s.Looked < s.Packets {
-		text += fmt.Sprintf(", of which %s were looked at", display.Count(s.Looked))
+		text += fmt.Sprintf(", of which %s were looked at", wording.Count(s.Looked))
 	}
 	return text
 }
@@ -228,9 +228,9 @@ func harmText(s *suggest.Harm) string {
 	}
 	from := ""
 	if s.Senders > 0 {
-		from = fmt.Sprintf(", from %s of %s", display.Count(s.Senders), display.Things(s.OfSenders, "sender", "senders"))
+		from = fmt.Sprintf(", from %s of %s", wording.Count(s.Senders), wording.Things(s.OfSenders, "sender", "senders"))
 	}
-	return fmt.Sprintf(", and %s of the baseline's %s%s (at most %s of all such traffic)", display.Count(s.Packets), display.Things(s.Of, "packet", "packets"),
+	return fmt.Sprintf(", and %s of the baseline's %s%s (at most %s of all such traffic)", wording.Count(s.Packets), wording.Things(s.Of, "packet", "packets"),
 		from, percentText(s.High))
 }
 

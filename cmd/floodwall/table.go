@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Part is a table of top under its title.
 type Part struct {
 	title string
-	*display.Table
+	*wording.Table
 }
 
 // Lines are the title and the rows under it.
@@ -25,22 +25,22 @@ func (p Part) Lines() []string {
 
 // Head says what runs, and what passes and is dropped.
 func Head(t *operate.Top) []string {
-	rates := display.NewTable("", ">packets/s", ">bits/s")
-	rates.Row("passed", display.Rate(t.Passed.Packets), display.Rate(t.Passed.Bits))
-	rates.Row("dropped", display.Rate(t.Dropped.Packets), display.Rate(t.Dropped.Bits))
+	rates := wording.NewTable("", ">packets/s", ">bits/s")
+	rates.Row("passed", wording.Rate(t.Passed.Packets), wording.Rate(t.Passed.Bits))
+	rates.Row("dropped", wording.Rate(t.Dropped.Packets), wording.Rate(t.Dropped.Bits))
 	name := fmt.Sprintf("%s, generation %d, %s on %s, over %.1f s", t.Policy, t.Generation, t.Target, strings.Join(t.Devices, ", "), t.Seconds)
-	return append([]string{display.Printable(name)}, rates.Lines()...)
+	return append([]string{wording.Printable(name)}, rates.Lines()...)
 }
 
 // Reasons is the table of rules, checks and the default.
 func Reasons(t *operate.Top) Part {
-	p := Part{"rules, checks and the default", display.NewTable(">packets/s", ">bits/s", "verdict", "stage", "reason")}
+	p := Part{"rules, checks and the default", wording.NewTable(">packets/s", ">bits/s", "verdict", "stage", "reason")}
 	for _, r := range t.Reasons {
 		verdict := r.Verdict
 		if r.Observe {
 			verdict = "(" + verdict + ")"
 		}
-		p.Row(display.Rate(r.Packets), display.Rate(r.Bits), verdict, r.Stage, r.Name)
+		p.Row(wording.Rate(r.Packets), wording.Rate(r.Bits), verdict, r.Stage, r.Name)
 	}
 	return p
 }
@@ -55,18 +55,18 @@ func SampleParts(t *operate.Top) (parts []Part) {
 	if len(s.Verdicts) > 0 {
 		from = "to XDP"
 	}
-	of := fmt.Sprintf(" of what comes %s, by %s", from, display.Things(s.Packets, "sample", "samples"))
+	of := fmt.Sprintf(" of what comes %s, by %s", from, wording.Things(s.Packets, "sample", "samples"))
 	if s.OneIn > 1 {
-		of += fmt.Sprintf(", 1 in %s", display.Count(int(s.OneIn)))
+		of += fmt.Sprintf(", 1 in %s", wording.Count(int(s.OneIn)))
 	}
 	add := func(title, head string, list []operate.Talker) {
 		columns := []string{">packets/s", ">share", ">error", head}
 		if len(s.Verdicts) > 0 {
 			columns = slices.Insert(columns, 3, ">dropped")
 		}
-		p := Part{title, display.NewTable(columns...)}
+		p := Part{title, wording.NewTable(columns...)}
 		for _, k := range list {
-			row := []string{display.Rate(k.Packets), fmt.Sprintf("%.1f%%", 100*k.Share), fmt.Sprintf("±%.0f%%", min(k.Error, 100)), k.Key}
+			row := []string{wording.Rate(k.Packets), fmt.Sprintf("%.1f%%", 100*k.Share), fmt.Sprintf("±%.0f%%", min(k.Error, 100)), k.Key}
 			if k.Dropped != nil {
 				row = slices.Insert(row, 3, fmt.Sprintf("%.0f%%", 100**k.Dropped))
 			}

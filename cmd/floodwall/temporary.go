@@ -8,7 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func temporaryCommand(e *env) *cobra.Command {
@@ -66,13 +66,13 @@ func showTemporary(ctx context.Context, e *env) error {
 	if e.JSON {
 		return e.PrintJSON(list)
 	}
-	t := display.NewTable("name", "owner", "does", ">packets", "ends in", "rule")
+	t := wording.NewTable("name", "owner", "does", ">packets", "ends in", "rule")
 	for _, r := range list {
 		does := r.Verdict
 		if r.Observe {
 			does = "counts"
 		}
-		t.Row(r.Name, r.Temporary.Owner, does, display.Count(r.Packets), display.Span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
+		t.Row(r.Name, r.Temporary.Owner, does, wording.Count(r.Packets), wording.Span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
 	}
 	e.Table(t)
 	for _, r := range list {
@@ -107,6 +107,6 @@ func removeTemporary(ctx context.Context, e *env, names []string) error {
 	if err := h.RemoveTemporary(ctx, names...); err != nil {
 		return err
 	}
-	e.Println("removed %s", display.Things(len(names), "rule", "rules"))
+	e.Println("removed %s", wording.Things(len(names), "rule", "rules"))
 	return nil
 }

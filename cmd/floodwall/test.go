@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/os/periodic"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func testCommand(e *env) *cobra.Command {
@@ -67,8 +67,8 @@ func printTest(e *env, cases string, report *Report) {
 		}
 	}
 	if report.Failed > 0 {
-		e.Println("%s: %d of %s failed", cases, report.Failed, display.Things(len(report.Cases), "case", "cases"))
+		e.Println("%s: %d of %s failed", cases, report.Failed, wording.Things(len(report.Cases), "case", "cases"))
 		return
 	}
-	e.Println("%s: ok: %s", cases, display.Things(report.Passed, "case", "cases"))
+	e.Println("%s: ok: %s", cases, wording.Things(report.Passed, "case", "cases"))
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // tracked is the state of the connection tracking table.
@@ -53,7 +53,7 @@ func (t tracked) fill() Finding {
 	f := Finding{
 		ID: "conntrack-table", Severity: Warning,
 		Evidence: fmt.Sprintf("%s of %s entries, %d%% (net.netfilter.nf_conntrack_count and _max)",
-			display.Count(t.count), display.Count(t.max), percent(t.count, t.max)),
+			wording.Count(t.count), wording.Count(t.max), percent(t.count, t.max)),
 		Numbers: map[string]uint64{"count": t.count, "max": t.max},
 		Cost:    "the first packet of each connection is dropped once the table is full",
 	}
@@ -82,7 +82,7 @@ const longChain = 4
 func (t tracked) chains() Finding {
 	f := Finding{
 		ID: "conntrack-buckets", Severity: Warning,
-		Evidence: fmt.Sprintf("%s entries in %s hash buckets (net.netfilter.nf_conntrack_buckets)", display.Count(t.count), display.Count(t.buckets)),
+		Evidence: fmt.Sprintf("%s entries in %s hash buckets (net.netfilter.nf_conntrack_buckets)", wording.Count(t.count), wording.Count(t.buckets)),
 		Numbers:  map[string]uint64{"count": t.count, "max": t.max, "buckets": t.buckets},
 	}
 	if t.buckets == 0 {
@@ -199,7 +199,7 @@ func conntrackLoose(ctx context.Context, h *host) []Finding {
 	}
 	f := Finding{
 		ID: "conntrack-loose", Severity: Note,
-		Evidence: fmt.Sprintf("net.netfilter.nf_conntrack_tcp_loose is %d, with %s entries in the table", loose, display.Count(t.count)),
+		Evidence: fmt.Sprintf("net.netfilter.nf_conntrack_tcp_loose is %d, with %s entries in the table", loose, wording.Count(t.count)),
 		Numbers:  map[string]uint64{"loose": loose},
 		Cost: "an ACK of no connection gets an entry as if it had one: an ACK flood fills the table, and SYN protection in " +
 			"front of tracked services lets it through. Caution: with 0, a connection that stands and has no entry, as an SSH " +

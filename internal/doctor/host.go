@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/os/sockets"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // host is what the probes look at. Tests put captured text in the place of files and tools.
@@ -115,7 +115,7 @@ func changed(before, after uint64) change {
 func (c change) plus(other change) change { return change{c.total + other.total, c.new + other.new} }
 
 func (c change) String() string {
-	return fmt.Sprintf("%s in all, %s while looking", display.Count(c.total), display.Count(c.new))
+	return fmt.Sprintf("%s in all, %s while looking", wording.Count(c.total), wording.Count(c.new))
 }
 
 // severity is the given one when the counter moves, a note when it stands still: what has been is history, and no

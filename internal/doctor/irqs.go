@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // irq is the interrupt of a receive queue.
@@ -59,8 +59,8 @@ func judgeIRQs(list []irq, cpus []int, balanced, steering bool) Finding {
 	f := Finding{
 		ID: "queue-irqs", Severity: Note, Numbers: map[string]uint64{"queues": uint64(len(list)), "used": uint64(len(used)), "cpus": uint64(len(cpus))},
 		Evidence: fmt.Sprintf("the interrupts of %d receive queues come to %s of %d (/proc/interrupts, /proc/irq)",
-			len(list), display.Things(len(used), "CPU", "CPUs"), len(cpus)),
-		Cost: fmt.Sprintf("%s receive what %d could: XDP, and most of the stack, run where the interrupt comes in", display.Things(len(used), "CPU", "CPUs"), able),
+			len(list), wording.Things(len(used), "CPU", "CPUs"), len(cpus)),
+		Cost: fmt.Sprintf("%s receive what %d could: XDP, and most of the stack, run where the interrupt comes in", wording.Things(len(used), "CPU", "CPUs"), able),
 	}
 	switch {
 	case len(used) >= able, len(used) > 1 && balanced:

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/os/sockets"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // parseNetstat reads the pairs of lines, names and values, of /proc/net/netstat and snmp.
@@ -135,7 +135,7 @@ func fullQueues(serve []sockets.Socket) Finding {
 	var full []string
 	for _, s := range serve {
 		if s.Backlog > 0 && s.Queued >= s.Backlog {
-			full = append(full, fmt.Sprintf("%s holds %s of %s", s, display.Count(uint64(s.Queued)), display.Count(uint64(s.Backlog))))
+			full = append(full, fmt.Sprintf("%s holds %s of %s", s, wording.Count(uint64(s.Queued)), wording.Count(uint64(s.Backlog))))
 		}
 	}
 	f.Numbers["full"] = uint64(len(full))

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // From so many packets on the place of a rule is worth a change.
@@ -131,7 +131,7 @@ func dropsLate(rules []savedRule) Finding {
 		return f.healthy()
 	}
 	f.Evidence = fmt.Sprintf("the rule %q of chain %s has dropped %s packets behind routing and connection tracking (from its counter)",
-		most.text, most.chain, display.Count(most.packets))
+		most.text, most.chain, wording.Count(most.packets))
 	f.Numbers = map[string]uint64{"packets": most.packets}
 	f.Cost = "each of them paid for routing and for " + trackingCost + " of tracking before it was dropped"
 	return f.advice("put the rule at the hook prerouting, priority raw (iptables: table raw), if no rule before it passes its packets; Floodwall's policies do so by themselves")

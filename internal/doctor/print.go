@@ -3,7 +3,7 @@ package doctor
 import (
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Shown are the findings to print: with all those of severity OK, too.
@@ -19,7 +19,7 @@ func Shown(found []Finding, all bool) []Finding {
 
 // Text is findings by severity, the worst first, and a line that counts them.
 func Text(found []Finding, all bool) string {
-	var t display.Text
+	var t wording.Text
 	number := map[Severity]int{}
 	for _, severity := range Severities {
 		for _, f := range found {
@@ -32,22 +32,22 @@ func Text(found []Finding, all bool) string {
 			}
 		}
 	}
-	t.Line("%s, %s, %s, %d ok", display.Things(number[Problem], "problem", "problems"),
-		display.Things(number[Warning], "warning", "warnings"), display.Things(number[Note], "note", "notes"), number[OK])
+	t.Line("%s, %s, %s, %d ok", wording.Things(number[Problem], "problem", "problems"),
+		wording.Things(number[Warning], "warning", "warnings"), wording.Things(number[Note], "note", "notes"), number[OK])
 	return t.String()
 }
 
 // write writes a finding: what it is, and indented below it what was read, what it costs and what to do.
-func (f *Finding) write(t *display.Text) {
+func (f *Finding) write(t *wording.Text) {
 	head := string(f.Severity) + ": " + f.ID
 	if f.Device != "" {
 		head += ", device " + f.Device
 	}
 	t.Line("%s", head)
-	indented(t, "evidence", display.Wrapped(f.Evidence, textWidth))
-	indented(t, "cost", display.Wrapped(f.Cost, textWidth))
+	indented(t, "evidence", wording.Wrapped(f.Evidence, textWidth))
+	indented(t, "cost", wording.Wrapped(f.Cost, textWidth))
 	if f.RemedyKind == Advice {
-		indented(t, "remedy", display.Wrapped(f.Remedy, textWidth))
+		indented(t, "remedy", wording.Wrapped(f.Remedy, textWidth))
 	} else { // to be copied as it is
 		indented(t, "remedy", strings.Split(f.Remedy, "\n"))
 	}
@@ -57,7 +57,7 @@ func (f *Finding) write(t *display.Text) {
 }
 
 // indented writes a part of a finding; nothing when it has no text.
-func indented(t *display.Text, name string, lines []string) {
+func indented(t *wording.Text, name string, lines []string) {
 	if len(lines) == 1 && lines[0] == "" {
 		return
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/text/display"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -79,7 +78,7 @@ func (d *device) ringDrops(before, after map[string]uint64) Finding {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		c := changed(before[name], after[name])
 		if c.total > 0 {
-			words = append(words, name+" "+display.Count(c.total))
+			words = append(words, name+" "+wording.Count(c.total))
 			f.Numbers[name] = c.total
 		}
 		sum = sum.plus(c)

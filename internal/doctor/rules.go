@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // A list of this many rules is too long to go through for each packet.
@@ -55,11 +55,11 @@ func (r *ruleset) tooLong(c *chain) Finding {
 	}
 	f := Finding{
 		ID: "rules-linear", Severity: Warning,
-		Evidence: fmt.Sprintf("chain %s has %s rules, one after the other (from %s)", c, display.Count(uint64(c.rules)), c.source()),
+		Evidence: fmt.Sprintf("chain %s has %s rules, one after the other (from %s)", c, wording.Count(uint64(c.rules)), c.source()),
 		Numbers:  map[string]uint64{"rules": uint64(c.rules), "ns": uint64(ns)},
 		Cost: fmt.Sprintf("about %s ns for %s: at most %s packets/s on a core; sets take the same time for one address or a million; "+
 			"once the policy is applied the list can go",
-			display.Count(uint64(ns)), packets, display.Count(uint64(1e9/ns))),
+			wording.Count(uint64(ns)), packets, wording.Count(uint64(1e9/ns))),
 	}
 	return f.command(r.importRules(c)...)
 }
@@ -134,9 +134,9 @@ func (r *ruleset) judgePath(listed bool) Finding {
 	f := Finding{
 		ID: "rules-path", Severity: OK,
 		Evidence: fmt.Sprintf("an %s packet to this host that matches none meets up to %s rules (from nftables and iptables)",
-			p.version, display.Count(uint64(p.rules))),
+			p.version, wording.Count(uint64(p.rules))),
 		Numbers: map[string]uint64{"rules": uint64(p.rules), "ns": uint64(p.ns)},
-		Cost:    fmt.Sprintf("about %s ns a packet, at %.1f ns a rule of nftables and %.1f of iptables", display.Count(uint64(p.ns)), nftRule, iptablesRule),
+		Cost:    fmt.Sprintf("about %s ns a packet, at %.1f ns a rule of nftables and %.1f of iptables", wording.Count(uint64(p.ns)), nftRule, iptablesRule),
 	}
 	switch {
 	case p.rules <= longList/10:

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/os/sockets"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // From so many entries on a share of them is worth a change.
@@ -88,10 +88,10 @@ func (c census) judge(t tracked) Finding {
 	f := Finding{
 		ID: "conntrack-services", Severity: Note,
 		Evidence: fmt.Sprintf("of %s entries looked at: %s (from the kernel's table and its listening sockets)",
-			display.Count(uint64(c.sampled)), cmp.Or(strings.Join(words, ", "), "no service of this host has 5%")),
+			wording.Count(uint64(c.sampled)), cmp.Or(strings.Join(words, ", "), "no service of this host has 5%")),
 		Numbers: map[string]uint64{"sampled": uint64(c.sampled), "saved_percent": share},
 		Cost: fmt.Sprintf("%d%% of the table, about %s entries, and %s; `track: false` saves both where no rule of another "+
-			"firewall asks for the state of these connections", share, display.Count(t.count*share/100), trackingCost),
+			"firewall asks for the state of these connections", share, wording.Count(t.count*share/100), trackingCost),
 	}
 	if share < 25 || t.count < manyEntries {
 		return f.healthy()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // cpuCounts is a row of /proc/net/softnet_stat (softnet_seq_show in net/core/net-procfs.c).
@@ -69,7 +69,7 @@ func perCPU(before, after []cpuCounts, counter func(cpuCounts) uint64) (sum chan
 		c := changed(counter(before[i]), counter(after[i]))
 		sum = sum.plus(c)
 		if c.total > 0 && len(words) < 8 {
-			words = append(words, fmt.Sprintf("cpu%d %s", after[i].cpu, display.Count(c.total)))
+			words = append(words, fmt.Sprintf("cpu%d %s", after[i].cpu, wording.Count(c.total)))
 		}
 	}
 	if where = strings.Join(words, ", "); where != "" {
@@ -132,7 +132,7 @@ func balance(before, after []cpuCounts, seconds float64) Finding {
 	f := Finding{
 		ID: "receive-balance", Severity: Note,
 		Evidence: fmt.Sprintf("cpu%d takes in %d%% of %s packets/s, on a host of %d CPUs (/proc/net/softnet_stat, column 1)",
-			cpu, percent(most, sum), display.Count(rate), len(after)),
+			cpu, percent(most, sum), wording.Count(rate), len(after)),
 		Numbers: map[string]uint64{"packets_per_second": rate, "busiest_percent": percent(most, sum)},
 		Cost:    "the host receives as fast as one core can, while the others wait",
 	}

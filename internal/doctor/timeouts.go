@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // timeout is how long an entry of connection tracking stays without a packet, in seconds.
@@ -59,7 +59,7 @@ func conntrackTimeouts(_ context.Context, h *host) []Finding {
 			continue
 		}
 		f.Numbers[o.name] = value
-		is = append(is, fmt.Sprintf("%s is %s s", name, display.Count(value)))
+		is = append(is, fmt.Sprintf("%s is %s s", name, wording.Count(value)))
 		costs = append(costs, o.why)
 		set = append(set, fmt.Sprintf("%s=%d", name, o.want))
 	}
@@ -67,7 +67,7 @@ func conntrackTimeouts(_ context.Context, h *host) []Finding {
 		f.Evidence = "no timeout of connection tracking is too long, or no connection is tracked (net.netfilter.nf_conntrack_*_timeout*)"
 		return []Finding{f.healthy()}
 	}
-	f.Evidence = fmt.Sprintf("%s, with %s of %s entries in the table (/proc/sys)", strings.Join(is, ", "), display.Count(t.count), display.Count(t.max))
+	f.Evidence = fmt.Sprintf("%s, with %s of %s entries in the table (/proc/sys)", strings.Join(is, ", "), wording.Count(t.count), wording.Count(t.max))
 	f.Cost = "so long stays an entry without a packet: " + strings.Join(costs, "; ") + ". A flood of R packets a second, each of another connection, has R times as many " +
 		"entries as these seconds, and they stay so long when it is over. Caution: a tracked connection that is silent for longer is forgotten, and a rule that asks for " +
 		"`established` cuts it; the kernel's keepalive asks after two hours"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // LoadResult is what the requests of a Plan have found, also as JSON.
@@ -28,15 +28,15 @@ const (
 
 // Text shows the result: a chart over time, how many requests were answered and failed, and the times by phase.
 func (r *LoadResult) Text() string {
-	var t display.Text
+	var t wording.Text
 	t.Line("%s", r.how())
 	t.Line("")
 	t.WriteString(Chart(r.Samples, chartLines, chartWidth))
 	t.Line("")
-	t.Line("answered  %s, %.1f per second, %s", display.Count(r.OK), r.Rate, display.Bytes(r.Bytes))
-	t.Line("failed    %s%s", display.Count(r.Failed), r.kinds(" (", ")"))
+	t.Line("answered  %s, %.1f per second, %s", wording.Count(r.OK), r.Rate, wording.Bytes(r.Bytes))
+	t.Line("failed    %s%s", wording.Count(r.Failed), r.kinds(" (", ")"))
 	if r.Interrupted > 0 {
-		t.Line("under way %s when it was interrupted", display.Count(r.Interrupted))
+		t.Line("under way %s when it was interrupted", wording.Count(r.Interrupted))
 	}
 	if r.OK == 0 {
 		return t.String()
@@ -47,10 +47,10 @@ func (r *LoadResult) Text() string {
 }
 
 // phases is a table of the times of the requests that were answered.
-func (r *LoadResult) phases() *display.Table {
-	t := display.NewTable("of those answered", ">requests", ">mean", ">half", ">90%", ">99%", ">99.9%", ">max")
+func (r *LoadResult) phases() *wording.Table {
+	t := wording.NewTable("of those answered", ">requests", ">mean", ">half", ">90%", ">99%", ">99.9%", ">max")
 	row := func(name string, n uint64, l Latency) {
-		t.Row(name, display.Count(n), Millis(l.Mean), Millis(l.P50), Millis(l.P90), Millis(l.P99), Millis(l.P999), Millis(l.Max))
+		t.Row(name, wording.Count(n), Millis(l.Mean), Millis(l.P50), Millis(l.P90), Millis(l.P99), Millis(l.P999), Millis(l.Max))
 	}
 	for _, p := range r.Phases {
 		row(p.Name, p.Requests, p.Latency)
@@ -70,7 +70,7 @@ func (r *LoadResult) how() string {
 		parts = append(parts, fmt.Sprintf("%g requests a second", o.Rate))
 	}
 	if o.Connections > 0 {
-		parts = append(parts, display.Things(o.Connections, "connection", "connections"))
+		parts = append(parts, wording.Things(o.Connections, "connection", "connections"))
 	}
 	if !o.KeepAlive {
 		parts = append(parts, "a new one for each request")
@@ -90,7 +90,7 @@ func (r *LoadResult) kinds(before, after string) string {
 		return strings.Compare(a, b)
 	})
 	for i, k := range kinds {
-		kinds[i] = display.Count(r.Errors[k]) + " " + k
+		kinds[i] = wording.Count(r.Errors[k]) + " " + k
 	}
 	if len(kinds) == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/os/machine"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // Machine describes what results were taken on. Parts that this machine does not tell are empty.
@@ -41,7 +41,7 @@ var toolVersions = map[string][]string{
 
 // DescribeMachine describes this machine.
 func DescribeMachine() (Machine, error) {
-	kernel, _, err := machine.Kernel()
+	kernel, _, err := cost.Kernel()
 	if err != nil {
 		return Machine{}, err
 	}
@@ -52,13 +52,13 @@ func DescribeMachine() (Machine, error) {
 	m := Machine{
 		Kernel: kernel, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
 		MemoryMB: info.Totalram * uint64(info.Unit) >> 20,
-		Governor: machine.FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Governor: cost.Governor(),
 		Tools:    make(map[string]string),
 	}
-	if cpus, err := machine.ReadCPUs(); err == nil {
+	if cpus, err := cost.ReadCPUs(); err == nil {
 		m.CPU, m.Virtual = cpus.Model, cpus.Virtual
 	}
-	m.Mitigations = machine.Mitigations()
+	m.Mitigations = cost.Mitigations()
 	for name, args := range toolVersions {
 		if out, err := exec.Command(name, args...).CombinedOutput(); err == nil { // nginx says it as an error
 			m.Tools[name], _, _ = strings.Cut(string(out), "\n")
@@ -89,7 +89,7 @@ func (m Machine) config() (config []benchfmt.Config) {
 	add("cpu", m.CPU)
 	add("cores", fmt.Sprint(m.Cores))
 	add("governor", m.Governor)
-	add("mitigations", machine.Text(m.Mitigations))
+	add("mitigations", cost.MitigationsText(m.Mitigations))
 	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 		add(name, m.Tools[name])
 	}

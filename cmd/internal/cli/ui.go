@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // All that the commands say goes through this file. Its rules:
@@ -86,13 +86,13 @@ func (u *UI) StderrLine(kind, text string) {
 		return
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(u.Stderr, "floodwall: %s: %s\n", kind, display.Printable(line))
+		fmt.Fprintf(u.Stderr, "floodwall: %s: %s\n", kind, wording.Printable(line))
 	}
 }
 
 // Println prints a line of the answer.
 func (u *UI) Println(format string, args ...any) {
-	fmt.Fprintln(u.Stdout, display.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(u.Stdout, wording.Printable(fmt.Sprintf(format, args...)))
 }
 
 // Text prints an answer that has lines of its own.
@@ -107,7 +107,7 @@ func (u *UI) PrintJSON(v any) error {
 }
 
 // Table prints a table, and nothing when it has no rows.
-func (u *UI) Table(t *display.Table) {
+func (u *UI) Table(t *wording.Table) {
 	if t.Len() > 0 {
 		u.Text(strings.Join(t.Lines(), "\n") + "\n")
 	}

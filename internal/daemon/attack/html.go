@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 //go:embed report.css
@@ -97,8 +97,8 @@ func (r *Report) facts(p *page) {
 	p.add(`<table class="facts">`)
 	for _, row := range [][2]string{
 		{"Began", when(r.Started)}, {"Ended", ended},
-		{"Peak", fmt.Sprintf("%s packets/s, %s", display.Rate(r.Peak.Packets), strings.TrimSuffix(display.Bytes(uint64(r.Peak.Bits)), "B")+"bit/s")},
-		{"Usual", fmt.Sprintf("%s packets/s; more than %s is an attack", display.Rate(r.Usual), display.Rate(r.Bound))},
+		{"Peak", fmt.Sprintf("%s packets/s, %s", wording.Rate(r.Peak.Packets), strings.TrimSuffix(wording.Bytes(uint64(r.Peak.Bits)), "B")+"bit/s")},
+		{"Usual", fmt.Sprintf("%s packets/s; more than %s is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound))},
 		{"Dropped", amounts(r.Dropped)}, {"Passed", amounts(r.Passed) + ", legitimate ones included"},
 		{"Policy", fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, " "))},
 	} {
@@ -121,7 +121,7 @@ func (r *Report) decided(p *page) {
 	reasons := func(first string, list []Reason) {
 		var rows [][]any
 		for _, d := range list {
-			rows = append(rows, []any{d.Name, d.Verdict, d.Stage, display.Count(d.Packets), display.Bytes(d.Bytes)})
+			rows = append(rows, []any{d.Name, d.Verdict, d.Stage, wording.Count(d.Packets), wording.Bytes(d.Bytes)})
 		}
 		p.table([]string{first, "Verdict", "Stage", ">Packets", ">Bytes"}, rows)
 	}
@@ -149,10 +149,10 @@ func (r *Report) decided(p *page) {
 
 // seen is who and what was in the samples.
 func seen(p *page, s *operate.Samples) {
-	p.add("<h2>Sources</h2>\n<p>From %s samples, 1 in %s. Addresses may be forged.</p>", display.Count(s.Packets), display.Count(int(s.OneIn)))
+	p.add("<h2>Sources</h2>\n<p>From %s samples, 1 in %s. Addresses may be forged.</p>", wording.Count(s.Packets), wording.Count(int(s.OneIn)))
 	rows := func(list []operate.Talker, dropped bool) (rows [][]any) {
 		for _, k := range list {
-			row := []any{k.Key, display.Rate(k.Packets), percent(k.Share), deviation(k.Error)}
+			row := []any{k.Key, wording.Rate(k.Packets), percent(k.Share), deviation(k.Error)}
 			share := ""
 			if k.Dropped != nil {
 				share = fmt.Sprintf("%.0f%%", 100**k.Dropped)
@@ -173,15 +173,15 @@ func seen(p *page, s *operate.Samples) {
 func (s *Suggestion) proposed(p *page) {
 	known := "No legitimate traffic was known: look at each rule."
 	if s.Baseline > 0 {
-		known = fmt.Sprintf("They were compared with %s samples of legitimate traffic.", display.Count(s.Baseline))
+		known = fmt.Sprintf("They were compared with %s samples of legitimate traffic.", wording.Count(s.Baseline))
 	}
 	p.add("<h2>Suggested rules</h2>\n<p>Found %s. Remove them by %s.\n%s</p>", when(s.Found), when(s.Expires), known)
 	for _, rule := range s.Rules {
 		harm := ""
 		if h := rule.Collateral; h != nil {
-			harm = fmt.Sprintf(", and %s of %s legitimate samples", display.Count(h.Packets), display.Count(h.Of))
+			harm = fmt.Sprintf(", and %s of %s legitimate samples", wording.Count(h.Packets), wording.Count(h.Of))
 			if h.Senders > 0 {
-				harm += fmt.Sprintf(", from %s of %s senders", display.Count(h.Senders), display.Count(h.OfSenders))
+				harm += fmt.Sprintf(", from %s of %s senders", wording.Count(h.Senders), wording.Count(h.OfSenders))
 			}
 		}
 		p.add("<pre><code>- %s</code></pre>\n<p>It matches %s of what passed%s.</p>", rule.Text, percent(rule.Coverage.Part()), harm)
@@ -191,7 +191,7 @@ func (s *Suggestion) proposed(p *page) {
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func amounts(a operate.Amount) string {
-	return display.Count(a.Packets) + " packets, " + display.Bytes(a.Bytes)
+	return wording.Count(a.Packets) + " packets, " + wording.Bytes(a.Bytes)
 }
 
 // deviation writes an error in percent of the figure.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Report is what is known of an attack.
@@ -99,7 +99,7 @@ func (s *Summary) Lasted() string {
 	return lasted(s.Started, *s.Ended)
 }
 
-func lasted(begin, end time.Time) string { return display.Span(end.Sub(begin).Round(time.Second)) }
+func lasted(begin, end time.Time) string { return wording.Span(end.Sub(begin).Round(time.Second)) }
 
 // last is the end of the last second of the attack. Reports of Floodwall before 1.0 lack it.
 func (r *Report) last() time.Time {

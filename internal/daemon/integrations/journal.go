@@ -13,7 +13,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/journal"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Connected reports whether standard error is a stream to the journal. systemd tells that in $JOURNAL_STREAM, which holds for this process
@@ -45,7 +45,7 @@ type Log struct {
 // Write writes an entry. The names of fields are upper-case letters and _, and get a prefix; fields without a value are left out. A value may
 // have any bytes: a line in it is no other field (https://systemd.io/JOURNAL_NATIVE_PROTOCOL/). Control characters of the text are replaced.
 func (l Log) Write(level Level, text string, fields map[string]string) {
-	text = display.Printable(text)
+	text = wording.Printable(text)
 	all := map[string]string{"SYSLOG_IDENTIFIER": "floodwall", prefix + "INSTANCE": l.Instance}
 	for name, value := range fields {
 		if value != "" {

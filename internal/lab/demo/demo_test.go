@@ -26,7 +26,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -181,12 +181,12 @@ func checkReport(t *testing.T, s *Summary) {
 		t.Fatal(err)
 	}
 	text := s.Text(80)
-	for _, figure := range []string{r.ID, display.Rate(r.Peak.Packets) + " packets/s", display.Count(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
+	for _, figure := range []string{r.ID, wording.Rate(r.Peak.Packets) + " packets/s", wording.Count(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
 		if !strings.Contains(string(html), figure) {
 			t.Errorf("no %q in the report", figure)
 		}
 	}
-	for _, figure := range []string{display.Count(r.Dropped.Packets), " by listed", r.Vectors[0].Name, s.Report, s.Packets, mpps(r.Peak.Packets)} {
+	for _, figure := range []string{wording.Count(r.Dropped.Packets), " by listed", r.Vectors[0].Name, s.Report, s.Packets, mpps(r.Peak.Packets)} {
 		if !strings.Contains(text, figure) {
 			t.Errorf("no %q in the summary", figure)
 		}

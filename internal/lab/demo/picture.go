@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // picture is what a live demonstration looks like at one moment.
@@ -96,7 +96,7 @@ func (p *picture) score(t total) string {
 		look = red
 	}
 	share := float64(t.ok) / float64(t.ok+t.failed)
-	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", display.Count(t.ok), display.Count(t.failed), percent(share)))
+	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", wording.Count(t.ok), wording.Count(t.failed), percent(share)))
 }
 
 // labels of the lines about this moment are this wide.

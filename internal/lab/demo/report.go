@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/daemon/attack"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // checkReportDir finds out before the demonstration whether its report can have a directory. "" can.
@@ -125,8 +125,8 @@ func (s *Summary) attackText(width int) string {
 	line("began", "%s, %s", r.Started.Local().Format(time.DateTime), end)
 	line("peak", "%s, %.2f Gbit/s; above %.3f Mpps it is an attack", mpps(r.Peak.Packets), r.Peak.Bits/1e9, r.Bound/1e6)
 	line("kinds", "%s", s.kinds())
-	line("dropped", "%s packets%s", display.Count(r.Dropped.Packets), droppedBy(r.Reasons))
-	line("passed", "%s packets, those of the clients included", display.Count(r.Passed.Packets))
+	line("dropped", "%s packets%s", wording.Count(r.Dropped.Packets), droppedBy(r.Reasons))
+	line("passed", "%s packets, those of the clients included", wording.Count(r.Passed.Packets))
 	if s.Report != "" {
 		line("report", "%s", s.Report)
 	}
@@ -152,7 +152,7 @@ func droppedBy(reasons []attack.Reason) string {
 	var named []string
 	for _, r := range reasons {
 		if r.Verdict == "drop" && r.Packets > 0 && len(named) < topDrops {
-			named = append(named, fmt.Sprintf("%s by %s", display.Count(r.Packets), r.Name))
+			named = append(named, fmt.Sprintf("%s by %s", wording.Count(r.Packets), r.Name))
 		}
 	}
 	if named == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Summary is what a demonstration showed.
@@ -56,12 +56,12 @@ func (s *Summary) Trouble() *Trouble {
 	switch {
 	case f.Flood.Passed > 0:
 		problem = fmt.Sprintf("Floodwall passed %s of %s packets of the flood, of which the policy forbids all",
-			display.Count(f.Flood.Passed), display.Count(f.Flood.Arrived))
+			wording.Count(f.Flood.Passed), wording.Count(f.Flood.Arrived))
 	case f.Clients.Dropped > 0:
 		problem = fmt.Sprintf("Floodwall dropped %s of %s packets of the clients, of which the policy allows all",
-			display.Count(f.Clients.Dropped), display.Count(f.Clients.Arrived))
+			wording.Count(f.Clients.Dropped), wording.Count(f.Clients.Arrived))
 	case f.Dropped != f.Counted:
-		problem = fmt.Sprintf("Floodwall counted %s dropped packets, and the driver dropped %s", display.Count(f.Counted), display.Count(f.Dropped))
+		problem = fmt.Sprintf("Floodwall counted %s dropped packets, and the driver dropped %s", wording.Count(f.Counted), wording.Count(f.Dropped))
 	case s.comparable() && s.answered(protected) <= s.answered(exposed):
 		problem = fmt.Sprintf("the server answered %s of the requests with Floodwall, and %s without, at a flood of %s",
 			percent(s.answered(protected)), percent(s.answered(exposed)), mpps(s.Rate))
@@ -89,7 +89,7 @@ func (s *Summary) Verdict() string {
 	text := fmt.Sprintf("Under a flood of %s the server answered %s of its clients' requests; with Floodwall, %s. ",
 		mpps(with.Traffic.Sent), percent(s.answered(exposed)), percent(s.answered(protected)))
 	if f.Flood.Arrived > 0 {
-		text += fmt.Sprintf("The driver dropped all %s packets of the flood that arrived, and none of the clients'. ", display.Count(f.Flood.Arrived))
+		text += fmt.Sprintf("The driver dropped all %s packets of the flood that arrived, and none of the clients'. ", wording.Count(f.Flood.Arrived))
 	}
 	text += fmt.Sprintf("The policy was in force %.0f ms after the command", s.ApplySeconds*1e3)
 	if s.ReliefSeconds > 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // mpps writes a rate in packets per second.
@@ -62,8 +62,8 @@ type row struct {
 func (s *Summary) rows() []row {
 	return []row{
 		{"", func(p *Phase) string { return p.Name }},
-		{"requests answered", func(p *Phase) string { return display.Count(p.Requests.OK) }},
-		{"requests failed", func(p *Phase) string { return display.Count(p.Requests.Failed) }},
+		{"requests answered", func(p *Phase) string { return wording.Count(p.Requests.OK) }},
+		{"requests failed", func(p *Phase) string { return wording.Count(p.Requests.Failed) }},
 		{"answered", func(p *Phase) string { return percent(p.answered()) }},
 		{"answers per second", func(p *Phase) string { return fmt.Sprintf("%.1f", p.Requests.Rate) }},
 		{"half of them within", func(p *Phase) string { return millis(p.Requests.P50) }},
@@ -82,12 +82,12 @@ func (s *Summary) sums() string {
 	for _, d := range s.Drops {
 		all += d.Packets
 	}
-	text := fmt.Sprintf("Together %s packets", display.Count(all))
+	text := fmt.Sprintf("Together %s packets", wording.Count(all))
 	if after := s.Fate.Flood.Dropped + s.Fate.Clients.Dropped; after < all {
-		text += fmt.Sprintf(": %s while the command still ran, and %s after it had ended", display.Count(all-after), display.Count(after))
+		text += fmt.Sprintf(": %s while the command still ran, and %s after it had ended", wording.Count(all-after), wording.Count(after))
 	}
 	if s.Attack != nil && s.Attack.Dropped.Packets != all {
-		text += fmt.Sprintf(". The daemon's report has %s, as it counts whole seconds of the attack", display.Count(s.Attack.Dropped.Packets))
+		text += fmt.Sprintf(". The daemon's report has %s, as it counts whole seconds of the attack", wording.Count(s.Attack.Dropped.Packets))
 	}
 	return text + "."
 }
@@ -98,7 +98,7 @@ const topDrops = 5
 func dropLines(drops []Drop) string {
 	var out strings.Builder
 	for _, d := range drops[:min(topDrops, len(drops))] {
-		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, display.Count(d.Packets))
+		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, wording.Count(d.Packets))
 	}
 	return out.String()
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/floodwall/floodwall/internal/text/display"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Choice is yes or no, as b says.
@@ -16,10 +16,10 @@ func Choice[T any](b bool, yes, no T) T {
 }
 
 // CountText writes a number with separators.
-func CountText(n int) string { return display.Count(n) }
+func CountText(n int) string { return wording.Count(n) }
 
 // Things is a number of things, as in "1 route" and "2,000 routes".
-func Things(n int, one, more string) string { return display.Things(n, one, more) }
+func Things(n int, one, more string) string { return wording.Things(n, one, more) }
 
 // SecondsText writes seconds with three digits that say something.
 func SecondsText(s float64) string {

@@ -1,18 +1,16 @@
 package cost
 
-import "github.com/floodwall/floodwall/internal/os/machine"
-
 // ThisHost identifies the host that this process runs on.
 func ThisHost() (Host, error) {
-	release, version, err := machine.Kernel()
+	release, version, err := Kernel()
 	if err != nil {
 		return Host{}, err
 	}
-	cpus, err := machine.ReadCPUs()
+	cpus, err := ReadCPUs()
 	if err != nil {
 		return Host{}, err
 	}
 	return Host{
-		Kernel: release + " " + version, CPU: cpus.Model, Cores: cpus.Online, Mitigations: machine.Text(machine.Mitigations()),
+		Kernel: release + " " + version, CPU: cpus.Model, Cores: cpus.Online, Mitigations: MitigationsText(Mitigations()),
 	}, nil
 }

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is text with U+FFFD for each control character, so that it can go to a terminal.
+// Printable is text with U+FFFD for each control character except tabs, so that it can go to a terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) && r != '\t' {
 			return unicode.ReplacementChar
 		}
 		return r

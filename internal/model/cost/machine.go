@@ -1,5 +1,6 @@
-// Package machine reads what a host says of itself: its kernel, its CPUs, and what is done about their vulnerabilities.
-package machine
+// This file reads what a host says of itself: its kernel, its CPUs, and what is done about their vulnerabilities.
+
+package cost
 
 import (
 	"cmp"
@@ -60,15 +61,18 @@ func mitigations(dir string) map[string]string {
 	found := make(map[string]string)
 	files, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is good
 	for _, file := range files {
-		if state := FirstLine(file); state != "" && state != "Not affected" {
+		if state := firstLine(file); state != "" && state != "Not affected" {
 			found[filepath.Base(file)] = state
 		}
 	}
 	return found
 }
 
-// FirstLine is the first line of a file, "" when it cannot be read.
-func FirstLine(path string) string {
+// Governor says how the kernel chooses the clock of the first CPU, "" where it does not.
+func Governor() string { return firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") }
+
+// firstLine is the first line of a file, "" when it cannot be read.
+func firstLine(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return ""
@@ -77,8 +81,8 @@ func FirstLine(path string) string {
 	return strings.TrimSpace(line)
 }
 
-// Text is mitigations in one line, in the order of their names.
-func Text(mitigations map[string]string) string {
+// MitigationsText is mitigations in one line, in the order of their names.
+func MitigationsText(mitigations map[string]string) string {
 	var states []string
 	for _, name := range slices.Sorted(maps.Keys(mitigations)) {
 		states = append(states, name+": "+mitigations[name])

@@ -1,4 +1,4 @@
-package display
+package wording
 
 import (
 	"strings"

@@ -1,5 +1,4 @@
-// Package display writes numbers, times and tables for people.
-package display
+package wording
 
 import (
 	"fmt"
@@ -7,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // Count writes a number with separators: 1,234,567.
@@ -81,16 +79,6 @@ func Rate(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return Count(int(math.Round(v)))
-}
-
-// Printable replaces control characters, which could steer a terminal. Tabs stay.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }
 
 // Wrapped breaks a text between words into lines of at most width bytes. A word that is longer than a line has one of its own.

@@ -1,4 +1,4 @@
-package machine
+package cost
 
 import (
 	"os"
@@ -32,10 +32,10 @@ func TestMitigations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := Text(mitigations(dir)), "mds: Vulnerable; spectre_v2: Mitigation: IBRS"; got != want {
+	if got, want := MitigationsText(mitigations(dir)), "mds: Vulnerable; spectre_v2: Mitigation: IBRS"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := Text(mitigations(filepath.Join(dir, "absent"))); got != "" {
+	if got := MitigationsText(mitigations(filepath.Join(dir, "absent"))); got != "" {
 		t.Errorf("%q of none", got)
 	}
 }
