@@ -16,10 +16,11 @@ import (
 
 // Leftovers lists what is left of Floodwall after a test Inside: files in the BPF file system, programs on devices,
 // programs that were loaded inside, their links and maps. The kernel removes objects some time after the last reference
-// is gone, seconds on a busy machine, so it looks again and again, and reports what is there each time.
+// is gone, seconds on a busy machine, so it looks again and again, and reports what is there each time. It looks for a minute: maps of another
+// test look like ours until the verifier is done with the program that uses them, which took more than 20 seconds on a busy machine.
 func Leftovers(before Kernel) []string {
 	found := leftovers(before)
-	for range 400 {
+	for range 1200 {
 		if len(found) == 0 {
 			return nil
 		}
