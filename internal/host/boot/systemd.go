@@ -14,8 +14,9 @@ import (
 	"unicode"
 )
 
-// systemctlWait is how long systemctl may take: at times systemd is busy, but nobody waits for ever.
-const systemctlWait = time.Minute
+// systemctlWait is how long systemctl may take: at times systemd is busy, but nobody waits for ever. It is twice what systemd itself waits for a
+// unit (DefaultTimeoutStartSec).
+const systemctlWait = 3 * time.Minute
 
 // NoSystemdError says that nothing here starts units.
 type NoSystemdError struct{ Restore string }
@@ -168,6 +169,9 @@ func (u Units) systemctl(ctx context.Context, words ...string) error {
 	out, err := exec.CommandContext(limited, "systemctl", words...).CombinedOutput()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if limited.Err() != nil {
+		return fmt.Errorf("systemctl %s: no answer of systemd for %v: try again when the system is less busy", strings.Join(words, " "), systemctlWait)
 	}
 	if err != nil {
 		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(words, " "), err, bytes.TrimSpace(out))
