@@ -258,14 +258,17 @@ func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *Manifest, content
 	return order, nil
 }
 
+// haltError is the end of a release by what its canaries say. It says where the version stays.
+type haltError struct{ *wording.HintError }
+
 func halted(version uint64, format string, args ...any) error {
-	return wording.Hinted(fmt.Sprintf("version %d goes to no other node: ", version)+fmt.Sprintf(format, args...),
-		"mend the policy and push it; `floodwall-hub fleet rollback` releases the files of the version before")
+	return haltError{wording.Hinted(fmt.Sprintf("version %d goes to no other node: ", version)+fmt.Sprintf(format, args...),
+		"mend the policy and push it; `floodwall-hub fleet rollback` releases the files of the version before")}
 }
 
 // left says where a version stays when the release ends for another reason than the canaries.
 func (p *Plan) left(m *Manifest, err error) error {
-	if known := (*wording.HintError)(nil); !errors.As(err, &known) {
+	if !errors.As(err, new(haltError)) {
 		p.Tell(fmt.Sprintf("version %d stays at the canaries, and goes to no other node: %s", m.Version, strings.Join(m.Canary, ", ")))
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // hubs are hubs that keep orders, and nodes that do at once what become says. TestFleetPolicies has real ones.
@@ -25,6 +26,7 @@ type hubs struct {
 	become func(name string, m *Manifest) wire.PolicyState
 	looked int
 	change func(looked int) // is called before each look at the states
+	lost   error            // of each look at the states; nil: they are there
 }
 
 func (h *hubs) Order(_ context.Context, version uint64) ([]byte, error) {
@@ -60,7 +62,7 @@ func (h *hubs) States(context.Context) (map[string]wire.PolicyState, error) {
 	if h.looked++; h.change != nil {
 		h.change(h.looked)
 	}
-	return h.states, nil
+	return h.states, h.lost
 }
 
 func runs(_ string, m *Manifest) wire.PolicyState {
@@ -185,22 +187,42 @@ func TestRollbackGrows(t *testing.T) {
 	}
 }
 
-// TestReleaseEnds has a release that a person ends during the pause. It says where the version stays, and no other node gets it.
+// TestReleaseEnds has releases that end during the pause: a person ends one, and another one loses the hubs, whose error has a remedy. Both
+// say where the version stays, and no other node gets it. One that its canary ends says so itself.
 func TestReleaseEnds(t *testing.T) {
 	t.Parallel()
-	h, p, dir := newHubs(t)
-	writePolicy(t, dir, "one")
-	ctx, end := context.WithCancel(t.Context())
-	said := ""
-	p.Pause, p.Tell = time.Hour, func(text string) { said += text + "\n" }
-	h.change = func(looked int) {
-		if looked == 3 {
-			end()
-		}
-	}
-	_, err := Push(ctx, h, dir, p)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(said, "version 1 stays at the canaries, and goes to no other node: a\n") || h.states["b"].Runs != 0 {
-		t.Errorf("%v: %s%+v", err, said, h.states)
+	const stays = "version 1 stays at the canaries, and goes to no other node: a\n"
+	lost := wording.Hinted("no hub can be reached", "see whether one runs")
+	for name, test := range map[string]struct {
+		happens func(h *hubs, end func())
+		is      func(error) bool
+		stays   bool
+	}{
+		"a person ends it":  {func(_ *hubs, end func()) { end() }, func(err error) bool { return errors.Is(err, context.Canceled) }, true},
+		"the hubs are lost": {func(h *hubs, _ func()) { h.lost = lost }, func(err error) bool { return errors.Is(err, lost) }, true},
+		"the canary is silent": {func(h *hubs, _ func()) { h.states["a"] = wire.PolicyState{Age: 60} },
+			func(err error) bool {
+				return err != nil && strings.Contains(err.Error(), "version 1 goes to no other node: canary a: no hub has heard of it")
+			}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, p, dir := newHubs(t)
+			writePolicy(t, dir, "one")
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			said := ""
+			p.Pause, p.Tell = time.Hour, func(text string) { said += text + "\n" }
+			h.change = func(looked int) {
+				if looked == 3 {
+					test.happens(h, end)
+				}
+			}
+			_, err := Push(ctx, h, dir, p)
+			if !test.is(err) || strings.Contains(said, stays) != test.stays || h.states["b"].Runs != 0 {
+				t.Errorf("%v: %s%+v", err, said, h.states)
+			}
+		})
 	}
 }
 
