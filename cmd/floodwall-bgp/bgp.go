@@ -19,6 +19,7 @@ import (
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -166,14 +167,14 @@ func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream
 func notTold(err error, end time.Time) error {
 	text := fmt.Errorf("%w; the announcement is kept until %s, and goes out as soon as that is mended", err, utc(end))
 	if errors.Is(err, bgp.ErrNotRunning) {
-		return cli.WithHint(text, "start it: `systemctl enable --now floodwall-bgp`")
+		return wording.WithHint(text, "start it: `systemctl enable --now floodwall-bgp`")
 	}
 	return text
 }
 
 func noUpstream(err error) error {
 	if errors.Is(err, upstream.ErrNone) {
-		return cli.WithHint(err, "add upstream: {as: …, router_id: …, announce: […], peers: […]}, and apply it")
+		return wording.WithHint(err, "add upstream: {as: …, router_id: …, announce: […], peers: […]}, and apply it")
 	}
 	return err
 }
@@ -263,7 +264,7 @@ func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir st
 		e.Println("%s of %s ends at %s, after its minimum hold (--now ends it at once)", a.Key(), a.Owner, utc(a.End))
 	}
 	if len(gone)+len(held) == 0 {
-		return cli.WithHint(errors.New("nothing is announced for that"), "`floodwall-bgp status` lists what is announced")
+		return wording.Hinted("nothing is announced for that", "`floodwall-bgp status` lists what is announced")
 	}
 	if told != nil && !errors.Is(told, bgp.ErrNotRunning) {
 		return told

@@ -42,7 +42,7 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 	}
 	switch {
 	case errors.Is(err, bgp.ErrNotRunning):
-		return cli.WithHint(err, "start it: `systemctl enable --now floodwall-bgp`")
+		return wording.WithHint(err, "start it: `systemctl enable --now floodwall-bgp`")
 	case err != nil:
 		return err
 	case e.JSON:
@@ -60,7 +60,7 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 		return noUpstream(none)
 	}
 	if none == nil && len(st.Sessions) == 0 {
-		return cli.WithHint(errors.New("nobody has told `floodwall-bgp run` of the policy's routers"), "start the daemon: `systemctl start floodwall`")
+		return wording.Hinted("nobody has told `floodwall-bgp run` of the policy's routers", "start the daemon: `systemctl start floodwall`")
 	}
 	for _, s := range st.Sessions {
 		if s.State != bgp.Established {

@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/demo"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // demoFlags are the flags of demo.
@@ -78,7 +79,7 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 func find(program string) (string, error) {
 	file, err := cli.Find(program)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = cli.WithHint(fmt.Errorf("the demonstration runs %s, which is not installed here", program), cli.Get(program))
+		err = wording.WithHint(fmt.Errorf("the demonstration runs %s, which is not installed here", program), cli.Get(program))
 	}
 	return file, err
 }

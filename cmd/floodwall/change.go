@@ -118,7 +118,7 @@ type parsed struct {
 // stream changes what standard input names, line by line, until that ends.
 func (c *change) stream(ctx context.Context, args []string) error {
 	if len(args) > 1 {
-		return cli.WithHint(errors.New("- stands for standard input, and goes with no other argument"), "leave - or the others out")
+		return wording.Hinted("- stands for standard input, and goes with no other argument", "leave - or the others out")
 	}
 	if err := c.flush(ctx); err != nil { // of nothing: it tells whether there is a set at all
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // forward is a command that another program has. Its word here runs that program.
@@ -54,7 +55,7 @@ func (f forward) command() *cobra.Command {
 func (f forward) run(args []string) error {
 	file, err := cli.Find(f.program)
 	if errors.Is(err, os.ErrNotExist) {
-		return cli.WithHint(fmt.Errorf("`%s` is a command of %s, a program of its own that is not installed here", f.word, f.program),
+		return wording.WithHint(fmt.Errorf("`%s` is a command of %s, a program of its own that is not installed here", f.word, f.program),
 			cli.Get(f.program))
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 	}
 	if f.output != "" && !f.force {
 		if _, err := os.Stat(f.output); err == nil {
-			return cli.WithHint(fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it")
+			return wording.WithHint(fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it")
 		}
 	}
 	if f.geo != "" {
@@ -114,13 +114,13 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	e.remarks(r)
 	lost := r.LostRules()
 	if r.Open != "" && f.strict {
-		return cli.WithHint(fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes")
+		return wording.WithHint(fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes")
 	}
 	if r.Unfit != "" && f.strict {
-		return cli.WithHint(fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same")
+		return wording.WithHint(fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same")
 	}
 	if lost > 0 && f.strict {
-		return cli.WithHint(fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same")
+		return wording.WithHint(fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same")
 	}
 	if f.output != "" {
 		if err := writeImported(r, f); err != nil {
@@ -222,7 +222,7 @@ func writeImported(r *importer.Result, f importFlags) error {
 	for _, l := range r.Lists {
 		path := filepath.Join(dir, l.Name)
 		if _, err := os.Stat(path); err == nil && !f.force {
-			return cli.WithHint(fmt.Errorf("%s: it exists", path), "use --force to overwrite it")
+			return wording.WithHint(fmt.Errorf("%s: it exists", path), "use --force to overwrite it")
 		}
 		if err := os.WriteFile(path, l.Data, 0o644); err != nil {
 			return fileError(err)

@@ -40,7 +40,7 @@ func initCommand(e *env) *cobra.Command {
 func (e *env) writeFirst(file string, devices []string) error {
 	h, err := firstpolicy.Look(devices)
 	if errors.Is(err, firstpolicy.ErrNoDevice) {
-		return cli.WithHint(err, "name it: floodwall init --device eth0")
+		return wording.WithHint(err, "name it: floodwall init --device eth0")
 	}
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 		return nil
 	}
 	if err := safefile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
-		return cli.WithHint(fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE")
+		return wording.WithHint(fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE")
 	} else if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 		err = e.joinCluster(state, f.File)
 	}
 	if already := (*node.JoinedError)(nil); errors.As(err, &already) {
-		return cli.WithHint(err, fmt.Sprintf("`floodwall leave%s` first", e.InstanceFlags()))
+		return wording.WithHint(err, fmt.Sprintf("`floodwall leave%s` first", e.InstanceFlags()))
 	}
 	if err != nil {
 		return err

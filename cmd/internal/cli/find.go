@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Installed are the directories of packages and of `make install`, which only root writes.
@@ -34,7 +36,7 @@ func Find(program string) (string, error) {
 		if trusted(own, info, os.Geteuid()) {
 			return file, nil
 		}
-		err = WithHint(fmt.Errorf("%s is not run: a user who cannot change %s can change it", file, self),
+		err = wording.WithHint(fmt.Errorf("%s is not run: a user who cannot change %s can change it", file, self),
 			fmt.Sprintf("remove it, or have root own it: `chown root:root %s; chmod 755 %[1]s`", file))
 	}
 	return "", err

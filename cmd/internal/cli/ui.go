@@ -122,18 +122,3 @@ func IsTerminal(out io.Writer) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
-
-// hinted is an error with a hint.
-type hinted struct {
-	error
-	hint string
-}
-
-// WithHint is an error with a hint.
-func WithHint(err error, hint string) error { return &hinted{err, hint} }
-
-// Hint is what helps.
-func (h *hinted) Hint() string { return h.hint }
-
-// Unwrap is the error alone.
-func (h *hinted) Unwrap() error { return h.error }

@@ -130,24 +130,24 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 // refused says what a status means.
 func (c *client) refused(r *http.Response) error {
 	status := remote.Status(r.StatusCode)
-	problem := wording.Hinted(fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), "")
+	problem, remedy := fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), ""
 	switch r.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%s)", c.of.URL, c.of.KeyFile, status)
-		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
+		problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%s)", c.of.URL, c.of.KeyFile, status)
+		remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
 		if c.key == "" {
-			problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%s)", c.of.URL, c.of.Cert, status)
-			problem.Remedy = "tls.bouncers_allowed_ou in CrowdSec's config.yaml names the organizational units (OU) of certificates that bouncers show"
+			problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%s)", c.of.URL, c.of.Cert, status)
+			remedy = "tls.bouncers_allowed_ou in CrowdSec's config.yaml names the organizational units (OU) of certificates that bouncers show"
 		}
 	case http.StatusNotFound:
-		problem.Remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
+		remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
 	}
 	if r.StatusCode >= 300 && r.StatusCode < 400 {
-		problem.Problem += ", which is not followed"
+		problem += ", which is not followed"
 	}
-	return problem
+	return wording.Hinted(problem, remedy)
 }
 
 // readAnswer reads one decision after the other: none of a broken answer counts, and a huge one takes no more memory than its
