@@ -52,7 +52,7 @@ func (es Errors) Unwrap() []error {
 // which quoted YAML can hold, do not get as far as a terminal.
 func (es Errors) sorted() Errors {
 	for _, e := range es {
-		e.Msg, e.Hint = wording.Printable(e.Msg), wording.Printable(e.Hint)
+		e.Msg, e.Hint = wording.Plain(e.Msg), wording.Plain(e.Hint)
 	}
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))

@@ -29,7 +29,7 @@ func Why(err error) string {
 	if of := (*url.Error)(nil); errors.As(err, &of) {
 		err = of.Err
 	}
-	return fmt.Sprintf("%.*s", mostWhy, wording.Printable(err.Error()))
+	return fmt.Sprintf("%.*s", mostWhy, wording.Plain(err.Error()))
 }
 
 // certificate says why the certificate of a server is refused, "" when it is not.

@@ -1,4 +1,4 @@
-// Package wording has parts of messages: quotes, enumerations, the known word that is nearest to a misspelt one, and the
-// errors about arguments and flags. Figures, times and tables are written as people read them. It has no message of its own: a message is where its error is found. Lazy makes a
-// value when it is first used.
+// Package wording has parts of messages: quotes, enumerations, the known word that is nearest to a misspelt one, errors with a
+// remedy, and the errors about arguments and flags. It writes figures, times and tables as people read them. It has no message
+// of its own: a message is where its error is found. Regexp compiles a pattern when it is first used.
 package wording

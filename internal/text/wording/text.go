@@ -10,6 +10,11 @@ import (
 	"unicode/utf8"
 )
 
+// Plain is Printable without tabs: the text of others within a message.
+func Plain(text string) string {
+	return strings.ReplaceAll(Printable(text), "\t", string(unicode.ReplacementChar))
+}
+
 // Printable is text with U+FFFD for each control character except tabs, so that it can go to a terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -28,6 +28,7 @@ func TestText(t *testing.T) {
 		{wording.Either([]string{"a"}), "a"},
 		{wording.Either([]string{"a", "b", "c"}), "a, b or c"},
 		{wording.Printable("a\x1b[2Jb"), "a\ufffd[2Jb"},
+		{wording.Plain("a\x1b[2J\tb"), "a\ufffd[2J\ufffdb"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %s, want %s", c.got, c.want)
