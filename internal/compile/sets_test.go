@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
-	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -71,15 +69,8 @@ func TestDynamicExpiry(t *testing.T) {
 	for _, x := range s.Forms(t) {
 		testutil.RequireRoot(t)
 		p := s.Load(t, x)
-		memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sets, release := subject.OpenDynamic(t, p)
 		defer release()
-		sets, err := addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
-		if err != nil {
-			t.Fatal(err)
-		}
 		for prefix, expiry := range map[string]uint32{"9.9.9.1/32": 1, "9.9.9.2/32": 1 << 31, "9.9.9.3/32": 0,
 			"9.9.8.0/24": 1, "9.9.0.0/16": 1, "9.8.0.0/16": 1 << 31, "2001:db8::/32": 1, "2001:db8::5/128": 1 << 31} {
 			e := addrs.Entry{Prefix: netip.MustParsePrefix(prefix), Expiry: expiry}

@@ -84,3 +84,16 @@ func (s *Subject) limit(rule *ir.Rule, layers int) {
 		})
 	}
 }
+
+// Counter is the name of the counter for the reason that Eval gives for a frame. checks, rules and otherwise are the names that a generator has
+// given to its counters.
+func (s *Subject) Counter(frame []byte, checks map[packet.Check]string, rules []string, otherwise string) string {
+	pkt := packet.Decode(frame)
+	switch _, reason := s.Program.Eval(&pkt, ir.World{Member: s.Has}); reason.Kind {
+	case ir.ReasonCheck:
+		return checks[packet.Check(reason.Index)]
+	case ir.ReasonRule:
+		return rules[reason.Index]
+	}
+	return otherwise
+}

@@ -254,17 +254,24 @@ func (s *Subject) Load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	return p
 }
 
-func (s *Subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
+// OpenDynamic opens the dynamic sets of a loaded program, until release is called.
+func OpenDynamic(t testing.TB, p *datapath.Program) (sets *addrs.Dynamic, release func()) {
 	t.Helper()
 	memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
-	sets, err := addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
-	if err != nil {
+	if sets, err = addrs.OpenDynamic(xdpgen.DynamicMemory(memory)); err != nil {
+		release()
 		t.Fatal(err)
 	}
+	return sets, release
+}
+
+func (s *Subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
+	t.Helper()
+	sets, release := OpenDynamic(t, p)
+	defer release()
 	for set, number := range x.Dynamic {
 		var own []netip.Addr
 		for _, prefix := range s.Members[set] {

@@ -123,7 +123,7 @@ func (w *countedWire) compare(t *testing.T, s *subject.Subject, x *iptables.Rule
 	for _, f := range frames {
 		if w.told(x, f) && w.Send(f) {
 			sent = append(sent, f)
-			want[iptReason(s, x, f)]++
+			want[s.Counter(f, x.Checks, x.Rules, x.Default)]++
 		}
 	}
 	w.counted += len(sent)
@@ -140,7 +140,7 @@ func (w *countedWire) first(t *testing.T, s *subject.Subject, x *iptables.Rulese
 	for n, f := range frames {
 		w.Send(f)
 		got := w.Counts(t, s, len(frames)+n+1)
-		if want := iptReason(s, x, f); got[want] != before[want]+1 {
+		if want := s.Counter(f, x.Checks, x.Rules, x.Default); got[want] != before[want]+1 {
 			t.Fatalf("%x\n%+v\nwant %s, counters %v\nbefore %v\n%s\n%s%s%s", f, packet.Decode(f), want, got, before, s.Program,
 				x.IPSet, x.V4, x.V6)
 		}
@@ -178,18 +178,6 @@ func upper127(a netip.Addr) bool { return netip.MustParsePrefix("127.128.0.0/9")
 // badHopByHop reports whether an IPv6 packet begins with hop-by-hop options that are not padding, as in packet.Parse.
 func badHopByHop(p []byte) bool {
 	return p[6] == 0 && (len(p) < 48 || !bytes.Equal(p[41:48], []byte{0, 1, 4, 0, 0, 0, 0}))
-}
-
-// iptReason is the comment of the lines that shall count a frame.
-func iptReason(s *subject.Subject, x *iptables.Ruleset, frame []byte) string {
-	pkt := packet.Decode(frame)
-	switch _, reason := s.Program.Eval(&pkt, ir.World{Member: s.Has}); reason.Kind {
-	case ir.ReasonCheck:
-		return x.Checks[packet.Check(reason.Index)]
-	case ir.ReasonRule:
-		return x.Rules[reason.Index]
-	}
-	return x.Default
 }
 
 // countedWire is a wire that counts what is compared.

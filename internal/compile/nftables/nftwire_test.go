@@ -199,7 +199,7 @@ func sameCounters(t *testing.T, w *subject.Wire, what string, s *subject.Subject
 	t.Helper()
 	want := map[string]uint64{}
 	for _, f := range frames {
-		want[counterOf(s, x, f)]++
+		want[s.Counter(f, x.Checks, x.Rules, x.Default)]++
 	}
 	delete(want, "") // a default that is not counted
 	got := subject.Settled(t, x.Table, int(subject.Sum(want)))
@@ -208,23 +208,11 @@ func sameCounters(t *testing.T, w *subject.Wire, what string, s *subject.Subject
 	}
 	t.Errorf("%s: counters %v, want %v", what, got, want)
 	for _, f := range frames {
-		before, name := got, counterOf(s, x, f)
+		before, name := got, s.Counter(f, x.Checks, x.Rules, x.Default)
 		w.Send(f)
 		got = subject.Settled(t, x.Table, int(subject.Sum(before))+1)
 		if name != "" && got[name] != before[name]+1 || name == "" && !maps.Equal(got, before) {
 			t.Fatalf("%x\n%+v\nwanted %s, counters %v\nbefore %v\n%s\n%s", f, packet.Decode(f), name, got, before, s.Program, x.Script)
 		}
 	}
-}
-
-// counterOf names the counter of the reason that Eval gives.
-func counterOf(s *subject.Subject, x *nftables.Ruleset, frame []byte) string {
-	pkt := packet.Decode(frame)
-	switch _, reason := s.Program.Eval(&pkt, ir.World{Member: s.Has}); reason.Kind {
-	case ir.ReasonCheck:
-		return x.Checks[packet.Check(reason.Index)]
-	case ir.ReasonRule:
-		return x.Rules[reason.Index]
-	}
-	return x.Default
 }
