@@ -17,8 +17,7 @@ type judge struct {
 	asked   *ir.Program     // with the checks that the target makes of every packet
 	lost    packet.CheckSet // of the program, that frames on this target are not asked
 	whole   bool            // fragments may have been put together before rules
-	xdp     bool            // XDP answers SYNs of protected services
-	legacy  bool            // iptables
+	target  plan.Target
 }
 
 func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
@@ -26,7 +25,7 @@ func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter), xdp: t == plan.TargetXDP, legacy: t == plan.TargetIptables}
+	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter), target: t}
 	if t != plan.TargetXDP {
 		for _, l := range o.Left {
 			j.lost = j.lost.With(l.Check)
@@ -66,7 +65,7 @@ func (j *judge) forbids(a *attempt, e event) string {
 // TCP header of what the event names, and that a rule with SYN protection passes. No socket received anything then, so
 // other fragments of the datagram are not asked for.
 func (j *judge) answeredByXDP(a *attempt, e event) bool {
-	return j.xdp && e.answer && slices.ContainsFunc(a.frames, func(f frame) bool {
+	return j.target == plan.TargetXDP && e.answer && slices.ContainsFunc(a.frames, func(f frame) bool {
 		pkt := packet.Decode(f.bytes)
 		v := &pkt.Value
 		if pkt.Src != e.src || pkt.Dst != e.dst || v[packet.DPort] != uint32(e.dport) || v[packet.SPort] != uint32(e.sport) ||
@@ -144,7 +143,7 @@ func (j *judge) passesFrame(f frame) bool {
 // does the datagram. On iptables a test of TCP drops a first fragment that ends within the TCP header, also a test that
 // only counts (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c).
 func (j *judge) must(a *attempt) bool {
-	if j.legacy && a.proto == protoTCP && slices.ContainsFunc(a.frames, func(f frame) bool {
+	if j.target == plan.TargetIptables && a.proto == protoTCP && slices.ContainsFunc(a.frames, func(f frame) bool {
 		return f.fragment == packet.FragmentFirst && f.size < 20
 	}) {
 		return false
