@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
 // Measurement is what arrived at a device in a stretch of time.
@@ -186,12 +188,10 @@ func (d *Device) counter(name string) (uint64, error) {
 
 // sleep waits, or returns the error of the context if it ends first.
 func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
+	if !periodic.Sleep(ctx, d) {
 		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
+	return nil
 }
 
 // dozeTime is how long doze at most takes to see that its context has ended.
