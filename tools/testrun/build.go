@@ -25,6 +25,8 @@ type testPackage struct {
 	passed  []string // tests that have passed without root, and so need not run again
 	skipped []string // those that are skipped, or that have one in them that is
 	needing []string // those of them that need root or a tool
+
+	held map[string][]event // what tests without root have said that have not ended, by the name of the test
 }
 
 // list finds the packages that have tests.
@@ -38,7 +40,7 @@ func list(patterns []string) (packages []*testPackage, err error) {
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	for {
-		p := new(testPackage)
+		p := &testPackage{held: map[string][]event{}}
 		if err := d.Decode(p); errors.Is(err, io.EOF) {
 			return packages, nil
 		} else if err != nil {

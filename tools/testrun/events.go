@@ -41,9 +41,16 @@ type events struct {
 // usedCPU is what testutil.Inside says.
 var usedCPU = regexp.MustCompile(`CPU: (\d+\.\d+) s user, (\d+\.\d+) s system`)
 
-func (s *events) write(e event) {
+// write writes events, with none of other packages between them.
+func (s *events) write(list ...event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, e := range list {
+		s.line(e)
+	}
+}
+
+func (s *events) line(e event) {
 	if m := usedCPU.FindStringSubmatch(e.Output); m != nil {
 		user, _ := strconv.ParseFloat(m[1], 64)
 		system, _ := strconv.ParseFloat(m[2], 64)

@@ -89,16 +89,38 @@ func (s *session) follow(cmd *exec.Cmd, p *testPackage, root bool) error {
 		line, readErr := lines.ReadBytes('\n')
 		var e event
 		if json.Unmarshal(line, &e) == nil && (e.Test != "" || e.Action == "output") {
-			s.events.write(e) // the end of a package is written when its process has ended
-			if !root {
-				p.note(e)
+			if root { // the end of a package is written when its process has ended
+				s.events.write(e)
+			} else {
+				s.first(p, e)
 			}
 		}
 		if readErr != nil {
 			break
 		}
 	}
+	for _, held := range p.held { // of tests that have no end, as the process has none
+		s.events.write(held...)
+	}
 	return cmd.Wait()
+}
+
+// first writes what a test says that runs without root, at its end. Nothing is written of one that runs again as root, so that it counts once.
+func (s *session) first(p *testPackage, e event) {
+	p.note(e)
+	top, _, within := strings.Cut(e.Test, "/")
+	if e.Test == "" {
+		s.events.write(e)
+		return
+	}
+	p.held[top] = append(p.held[top], e)
+	if within || e.Action != "pass" && e.Action != "fail" && e.Action != "skip" {
+		return
+	}
+	if s.fast || e.Action == "fail" || !slices.Contains(p.skipped, top) {
+		s.events.write(p.held[top]...)
+	}
+	delete(p.held, top)
 }
 
 // needs is in the words of a test that is skipped for want of root or of a tool (testutil.RequireRoot).

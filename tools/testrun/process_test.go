@@ -89,6 +89,34 @@ func TestNote(t *testing.T) {
 	}
 }
 
+// TestFirst has tests without root: one that runs again as root is not written, as it would count twice. With -fast it is, and one that fails
+// is in any case.
+func TestFirst(t *testing.T) {
+	const fine = `{"Action":"run","Package":"m/a","Test":"TestFine"}
+{"Action":"pass","Package":"m/a","Test":"TestFine"}
+`
+	const again = `{"Action":"run","Package":"m/a","Test":"TestMany"}
+{"Action":"skip","Package":"m/a","Test":"TestMany/one"}
+{"Action":"pass","Package":"m/a","Test":"TestMany"}
+{"Action":"skip","Package":"m/a","Test":"TestRoot"}
+`
+	const bad = `{"Action":"skip","Package":"m/a","Test":"TestBad/one"}
+{"Action":"fail","Package":"m/a","Test":"TestBad"}
+{"Action":"output","Package":"m/a","Output":"FAIL\n"}
+`
+	for fast, want := range map[bool]string{false: fine + bad, true: fine + again + bad} {
+		var out strings.Builder
+		s := session{options: options{fast: fast}, events: &events{out: &out}}
+		p := &testPackage{held: map[string][]event{}}
+		for _, e := range read(t, fine+again+bad) {
+			s.first(p, e)
+		}
+		if out.String() != want || !s.events.failed || len(p.held) > 0 {
+			t.Errorf("-fast=%t: got\n%s\nwant\n%s", fast, out.String(), want)
+		}
+	}
+}
+
 // TestOrdered has those first that take long, in their order. A name is the end of a path at a slash.
 func TestOrdered(t *testing.T) {
 	var list []*testPackage
