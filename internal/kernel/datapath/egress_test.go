@@ -87,9 +87,9 @@ func TestGuardOnTrial(t *testing.T) {
 				leaves(t, when, want)
 			}
 			install(test.old(t, "old"), 0)
-			install(test.new(t, "new"), short)
+			install(test.new(t, "new"), long)
 			leaves(t, "on trial", test.during)
-			untilExpired(t, s)
+			expire(t, s)
 			leaves(t, "expired", test.expired)
 			done(s.Settle, "settled", test.settled)
 			install(test.new(t, "new"), long)

@@ -89,15 +89,14 @@ func TestWithoutProgram(t *testing.T) {
 	s := cable(t)
 	elsewhere := func() {
 		t.Helper()
-		if _, err := s.Install(nil, []byte("elsewhere"), nil, ending(short)); err != nil {
+		if _, err := s.Install(nil, []byte("elsewhere"), nil, ending(long)); err != nil {
 			t.Fatal(err)
 		}
-		begin(t, s, short)
 		expect(t, "on trial elsewhere", "pass pass")
 	}
 	put(t, s, "old", 0, in("fw0 fw1*"))
 	elsewhere()
-	untilExpired(t, s)
+	expire(t, s)
 	expect(t, "expired", "old old")
 	elsewhere()
 	if err := s.Rollback(); err != nil {

@@ -214,6 +214,13 @@ func havePins(t *testing.T, when string, want ...string) {
 	}
 }
 
+// expire has the trial end soon, and waits for its deadline.
+func expire(t *testing.T, s *datapath.State) {
+	t.Helper()
+	begin(t, s, 100*time.Millisecond)
+	untilExpired(t, s)
+}
+
 // untilExpired waits for the deadline of the trial, which there must be.
 func untilExpired(t *testing.T, s *datapath.State) {
 	t.Helper()
