@@ -57,8 +57,34 @@ func serving(t *testing.T, size int) elsewhere {
 		ipCommand(t, "route add default dev fw1", "-6 route add default dev fw1")
 	})
 	ipCommand(t, "route add default dev fw0", "-6 route add default dev fw0")
+	acquaint(t, clients)
 	resolve(t, size)
 	return clients
+}
+
+// acquaint tells both sides the neighbours for good: those that the kernel looks for have their limit in common with all that other tests
+// flood (net/core/neighbour.c, gc_thresh3), and permanent ones have none.
+func acquaint(t testing.TB, clients elsewhere) {
+	t.Helper()
+	address := func(device string) (mac string) {
+		dev, err := net.InterfaceByName(device)
+		if err != nil {
+			t.Errorf("device %s: %v", device, err)
+			return ""
+		}
+		return dev.HardwareAddr.String()
+	}
+	know := func(mac, device string, addresses ...string) {
+		for _, a := range addresses {
+			ipCommand(t, fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", netip.MustParseAddr(a), mac, device))
+		}
+	}
+	server, peer := address("fw0"), ""
+	clients.Do(func() {
+		peer = address("fw1")
+		know(server, "fw1", server4, server6)
+	})
+	know(peer, "fw0", client, nearby, distant, client6, nearby6, distant6)
 }
 
 func resolve(t *testing.T, size int) {
