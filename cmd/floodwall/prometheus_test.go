@@ -179,6 +179,7 @@ func TestPrometheus(t *testing.T) {
 	h := startDaemon(t)
 	waitFor(t, "an answer on 127.0.0.1:9810", func() bool { return reachable("127.0.0.1:9810") })
 	p := startPrometheus(t)
+	waitFor(t, "the detector", func() bool { return strings.Contains(h.said.String(), "banning who exceeds") }) // it discards older offences
 	for _, send := range []struct {
 		packet string
 		n      int
