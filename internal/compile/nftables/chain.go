@@ -46,7 +46,7 @@ func (n *generator) stage(name string, s plan.Stage, checks stageChecks, outside
 	}
 	guards := n.checkLines(checks.dropping[:header], "drop")
 	checks.dropping = checks.dropping[header:]
-	place := chainInput{fragments: anyFragment, outside: outside}
+	place := chainInput{fragments: anyFragment, ingress: s == plan.StageIngress, outside: outside}
 	if slices.ContainsFunc(checks.all(), readsL4) || n.plan.PartsFragments(s, steps) {
 		guards = append(guards, n.fragments(name, s, steps, checks, place)...)
 		place.fragments = firstFragment

@@ -173,8 +173,10 @@ func (n *generator) exceeded(text, count string, r *ir.Rule) {
 	case r.Observe:
 		n.line(text, count, "return")
 	case r.Verdict == ir.Reject:
-		n.decide(ruleLine{text: "meta l4proto tcp " + text, proto: ranges.Of(packet.ProtoTCP)}, count, r.Verdict)
-		n.decide(ruleLine{text: "meta l4proto != tcp " + text, proto: match.AllProtocols}, count, r.Verdict)
+		n.line(text, count, "goto", n.called("rejected", func() {
+			n.decide(ruleLine{text: "meta l4proto tcp", proto: ranges.Of(packet.ProtoTCP)}, "", r.Verdict)
+			n.decide(ruleLine{proto: match.AllProtocols}, "", r.Verdict)
+		}))
 	default:
 		n.decide(ruleLine{text: text, proto: match.AllProtocols}, count, r.Verdict)
 	}

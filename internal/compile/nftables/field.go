@@ -18,7 +18,7 @@ func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 	if len(l.header) == 0 || l.proto[0].First != l.proto[len(l.proto)-1].Last {
 		prefix = "th"
 		if !slices.Equal(l.proto, match.AllProtocols) && !p.knowsProto(l.proto) {
-			terms = append(terms, way("meta l4proto "+valuesText(l.proto, packet.Proto.Size(), protocolText)))
+			terms = append(terms, l.protoTerm(family, p))
 		}
 	}
 	var asked []term // behind the others: in front of `udp sport`, nft would leave its protocol out of what it lists, and not read that again
@@ -34,6 +34,25 @@ func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 		terms = append(terms, fragmentTerm(l.fragment, family))
 	}
 	return terms
+}
+
+// nextHeader is the key of the protocol of later fragments of IPv6 for which no test of `meta l4proto` holds, negated or not, and unread
+// are these protocols: extension headers, behind which the kernel finds nothing (net/ipv6/exthdrs_core.c, ipv6_find_hdr).
+const nextHeader = "frag frag-off != 0 frag nexthdr"
+
+var unread = []ir.Range{{First: 0}, {First: 43, Last: 44}, {First: 51, Last: 51}, {First: 60, Last: 60}}
+
+func (l l4Line) protoTerm(family uint32, p chainInput) term {
+	test := func(values []ir.Range) string { return valuesText(values, packet.Proto.Size(), protocolText) }
+	t := way("meta l4proto " + test(l.proto))
+	fragment := l.fragment
+	if fragment == nil {
+		fragment = p.fragments
+	}
+	if left := ranges.Common(l.proto, unread, packet.Proto.Size()); family == packet.FamilyIPv6 && p.unread(fragment) && len(left) > 0 {
+		t = append(t, ownWay("%s %s", nextHeader, test(left))...)
+	}
+	return t
 }
 
 // askedTerm tests that port. Each range is a way of its own: nft 1.0.6 lists a set of such ports as "0x50 [invalid type]", and does not read

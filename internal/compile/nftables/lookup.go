@@ -24,7 +24,7 @@ func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chain
 			n.count(step.Rule)
 		}
 	}
-	n.nodes(chain, p.direction, plan.Arrange(n.plan.Program.Sets, list), nil, func(i int, protos []ir.Range) {
+	n.nodes(chain, p, plan.Arrange(n.plan.Program.Sets, list), nil, func(i int, protos []ir.Range) {
 		p.protos = protos
 		n.rule(steps[i], s, p)
 	})
@@ -45,12 +45,12 @@ func (n *generator) weighed(step plan.Step, p chainInput) plan.Rule {
 }
 
 // nodes writes rules and lookups, for packets of some protocols; nil is any.
-func (n *generator) nodes(chain, direction string, nodes []plan.Node, protos []ir.Range, write ruleWriter) {
+func (n *generator) nodes(chain string, p chainInput, nodes []plan.Node, protos []ir.Range, write ruleWriter) {
 	for _, node := range nodes {
 		if node.Lookup == nil {
 			write(node.Rule, protos)
 		} else {
-			n.lookup(chain, direction, node.Lookup, protos, write)
+			n.lookup(chain, p, node.Lookup, protos, write)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func selected(l *plan.Lookup, list int, protos []ir.Range) []ir.Range {
 }
 
 // lookup writes a verdict map, and the chains that it selects.
-func (n *generator) lookup(chain, direction string, l *plan.Lookup, protos []ir.Range, write ruleWriter) {
+func (n *generator) lookup(chain string, p chainInput, l *plan.Lookup, protos []ir.Range, write ruleWriter) {
 	verdicts := make([]string, len(l.Lists))
 	for family, m := range l.Maps {
 		if m == nil {
@@ -90,15 +90,18 @@ func (n *generator) lookup(chain, direction string, l *plan.Lookup, protos []ir.
 			if verdicts[e.List] == "" {
 				name := fmt.Sprintf("%s-%s%s", chain, chainWords[l.Key], text)
 				verdicts[e.List] = " : jump " + n.called(name, func() {
-					n.nodes(name, direction, l.Lists[e.List], selected(l, e.List, protos), write)
+					n.nodes(name, p, l.Lists[e.List], selected(l, e.List, protos), write)
 				})
 			}
-			key := keyText(l, family, direction)
-			if direction != "" && l.Key == plan.DPort { // nft does not take conntrack's port beside a protocol that differs
+			key := keyText(l, family, p.direction)
+			if p.direction != "" && l.Key == plan.DPort { // nft does not take conntrack's port beside a protocol that differs
 				proto, ports := portsText(e)
-				key, text = askedPort(protocolText(proto), direction), ports
+				key, text = askedPort(protocolText(proto), p.direction), ports
 			}
 			words[key] = append(words[key], text+verdicts[e.List])
+			if l.Key == plan.Proto && p.unread(p.fragments) && (ir.Match{Values: unread}).Has(e.First.Number()) {
+				words[nextHeader] = append(words[nextHeader], text+verdicts[e.List])
+			}
 		}
 		n.remark("by %s, those of the rules that can match", keyNames[l.Key])
 		for _, key := range slices.Sorted(maps.Keys(words)) {

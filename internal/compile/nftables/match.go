@@ -36,6 +36,7 @@ var familyKeys = [...]string{packet.FamilyIPv4: "ip", packet.FamilyIPv6: "ip6"}
 // chainInput is what the lines of a chain depend on.
 type chainInput struct {
 	fragments fragmentSet
+	ingress   bool   // the kernel drops there what it finds no protocol of (include/net/netfilter/nf_tables_ipv6.h)
 	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
 	outside   term   // the test of the device that lines need; nil: packets of others do not come so far
 
@@ -45,6 +46,11 @@ type chainInput struct {
 	// direction is that of the packets in their connection, "original" or "reply", when their destination has been translated:
 	// the chain then asks conntrack for the one that they came in with; "" when it is in the packet.
 	direction string
+}
+
+// unread reports whether packets of the protocols unread come, among those that are some fragments of datagrams.
+func (p chainInput) unread(of fragmentSet) bool {
+	return !p.ingress && ir.Match{Values: of}.Has(packet.FragmentLater)
 }
 
 // forwarded is the same for packets that have been forwarded once.
@@ -142,10 +148,11 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 		local = append(local, p.outside)
 	}
 	l4 := l4Lines(r, family, p.fragments)
-	if r.Verdict == ir.Reject { // what answers names its protocol: nft would add it to what it lists
+	answers := r.Verdict == ir.Reject && !match.Limited(r) // else a chain of the limits does
+	if answers {                                           // what answers names its protocol: nft would add it to what it lists
 		p.protos = nil
 	}
-	if r.Verdict == ir.Reject || p.direction != "" && match.Tests(r, packet.DPort) { // nft takes conntrack's port for one protocol alone
+	if answers || p.direction != "" && match.Tests(r, packet.DPort) { // nft takes conntrack's port for one protocol alone
 		l4 = apartTCP(l4)
 	}
 	for _, l := range l4 {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"go4.org/netipx"
@@ -90,6 +92,89 @@ func TestNftChecks(t *testing.T) {
 			t.Errorf("%s: no packets", check)
 		}
 		sameCounters(t, w, check.String(), s, x, frames)
+		subject.Nft(t, "", "delete", "table", "inet", x.Table)
+	}
+}
+
+// TestNftFragments has later fragments of IPv6 whose protocol is an extension header, of which the kernel's own test of the protocol
+// has nothing: neither that it is one nor that it is another.
+func TestNftFragments(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := subject.NewWire(t)
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("0"), 0); err != nil { // packets are to come as far as raw
+		t.Fatal(err)
+	}
+	protoRules := "rules:\n"
+	for proto := 40; proto < 70; proto++ { // so many that a verdict map selects them
+		protoRules += fmt.Sprintf("  - {name: of-%d, proto: %d, length: 60-9000, then: drop}\n", proto, proto)
+	}
+	const sample = `
+proto=0 2606::1 > 2606::2 frag=later
+proto=6 2606::1 > 2606::2 frag=later
+proto=17 2606::1 > 2606::2 frag=later
+proto=43 2606::1 > 2606::2 frag=later
+proto=44 2606::1 > 2606::2 frag=later
+proto=51 2606::1 > 2606::2 frag=later
+proto=59 2606::1 > 2606::2 frag=later
+proto=60 2606::1 > 2606::2 frag=later
+proto=60 fe80::1 > 2606::2 frag=later
+proto=17 fe80::1 > 2606::2 frag=later
+proto=99 fe80::1 > 2606::2 frag=later
+proto=99 8.8.8.8 > 1.1.1.1 frag=later
+udp [2606::1]:5 > [2606::2]:80 ext=frag,dst
+udp [2606::1]:5 > [2606::2]:80 ext=dst
+proto=60 2606::1 > 2606::2 frag=8 mf
+`
+	for _, text := range []string{
+		"rules: [{name: one, proto: 60, then: drop}]",
+		"rules: [{name: all, then: drop}]",
+		"rules: [{name: pair, proto: [44, udp], from: \"2606::/16\", then: drop}]",
+		"rules: [{name: fragments, fragment: later, proto: 60, then: drop}]",
+		"rules: [{name: whole, fragment: none, proto: [60, udp], then: drop}]",
+		"rules: [{name: others, not: {proto: [udp, tcp, 44]}, then: drop}]",
+		"rules: [{name: limited, proto: [60, udp, 44], over: {rate: 1/day, burst: 1}, then: reject}]",
+		"rules: [{name: rejected, over: {rate: 1/day, burst: 1}, then: reject}]",
+		protoRules,
+	} {
+		s := subject.Lower(t, text)
+		s.Program.Placement = ir.Placement(plan.StageRaw)
+		pl, err := plan.Hoist(s.Program, plan.TargetXDP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(x.Script, " vmap ") != (text == protoRules) {
+			t.Errorf("%s: a verdict map:\n%s", text, x.Script)
+		}
+		accepts(t, x.Script)
+		subject.Nft(t, x.Script, "-f", "-")
+		var frames [][]byte
+		for _, f := range subject.FramesOf(t, sample) {
+			if !w.Send(f.Frame) {
+				t.Fatal("a frame was not sent")
+			}
+			frames = append(frames, f.Frame)
+		}
+		if rule := &s.Program.Rules[0]; rule.Over == nil {
+			sameCounters(t, w, text, s, x, frames)
+		} else { // the burst passes, of those for which all else holds
+			rule.Over = nil
+			want := map[string]uint64{}
+			for _, f := range frames {
+				want[s.Counter(f, x.Checks, x.Rules, x.Default)]++
+			}
+			want[x.Rules[0]]--
+			want[x.Default]++
+			if got := subject.Settled(t, x.Table, len(frames)); !maps.Equal(got, want) {
+				t.Errorf("%s: counters %v, want %v\n%s", text, got, want, x.Script)
+			}
+		}
 		subject.Nft(t, "", "delete", "table", "inet", x.Table)
 	}
 }
