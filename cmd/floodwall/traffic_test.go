@@ -115,21 +115,33 @@ func TestSampledTraffic(t *testing.T) {
 		t.Errorf("countries %+v, autonomous systems %+v", c, a)
 	}
 	var found operate.Suggestion
-	if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/suggest?for=1s").body), &found); err != nil {
-		t.Fatal(err)
-	}
-	if len(found.Rules) == 0 || !strings.Contains(found.Rules[0].Text, "length: 468") || len(found.Dropped) != 1 || found.Dropped[0].Name != "port7" {
+	waitFor(t, "samples that suffice for a rule", func() bool { // on a busy machine few packets come in a second
+		found = operate.Suggestion{}
+		if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/suggest?for=1s").body), &found); err != nil {
+			t.Fatal(err)
+		}
+		return len(found.Rules) > 0
+	})
+	if !strings.Contains(found.Rules[0].Text, "length: 468") || len(found.Dropped) != 1 || found.Dropped[0].Name != "port7" {
 		t.Errorf("%+v", found)
 	}
 	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") || !strings.Contains(out, "AS64500") {
 		t.Errorf("top does not show what the daemon sees:\n%s", out)
 	}
-	live := mustFloodwall(t, "suggest", file, "--live", "--for", "1s")
+	suggested := func() (out string) {
+		waitFor(t, "packets that suffice for a rule", func() (ok bool) {
+			text, err := floodwall("suggest", file, "--live", "--for", "1s")
+			out = text
+			return err == nil
+		})
+		return out
+	}
+	live := suggested()
 	if !strings.Contains(live, "port7 drops them already") || !strings.Contains(live, "length: 468") {
 		t.Errorf("suggest does not ask the daemon:\n%s", live)
 	}
 	h.kill()
-	live = mustFloodwall(t, "suggest", file, "--live", "--for", "1s")
+	live = suggested()
 	if strings.Contains(live, "port7 drops") || !strings.Contains(live, "length: 468") {
 		t.Errorf("suggest without a daemon:\n%s", live)
 	}
