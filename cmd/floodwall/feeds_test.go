@@ -38,7 +38,7 @@ func newFeedHost(t *testing.T, target string) *feedHost {
 		}
 	}))
 	t.Cleanup(server.Close)
-	h.url = server.URL
+	h.url = server.URL + "/list?key=" + listKey
 	h.body.Store("")
 	h.country("8.8.8.0/24")
 	h.write("policy.yaml", fmt.Sprintf(`devices: [fw0]
@@ -60,12 +60,18 @@ func (h *feedHost) country(prefix string) {
 	}
 }
 
+// listKey is in the URL of the list, and no command prints it: other users of the host may see what is printed.
+const listKey = "sesame"
+
 // says runs a command, and wants these texts in what it prints.
 func (h *feedHost) says(ok bool, command string, texts ...string) {
 	h.t.Helper()
 	out, err := h.run(strings.Fields(strings.ReplaceAll(command, "POLICY", filepath.Join(h.files, "policy.yaml")))...)
 	if (err == nil) != ok {
 		h.t.Fatalf("floodwall %s: %v\n%s", command, err, out)
+	}
+	if strings.Contains(out, listKey) {
+		h.t.Errorf("floodwall %s prints the key in the URL of the list:\n%s", command, out)
 	}
 	for _, text := range texts {
 		if !strings.Contains(out, text) {
@@ -172,6 +178,9 @@ func (h *apiHost) wantFeeds(f *feedHost) {
 		if !strings.Contains(figures, want) {
 			h.Errorf("no %s in the metrics", want)
 		}
+	}
+	if all := said + figures + h.said.String(); strings.Contains(all, listKey) {
+		h.Errorf("the key in the URL of the list is in what the daemon says:\n%s", all)
 	}
 	f.body.Store("9.9.9.8\n9.9.9.6\n9.9.20.1\n9.9.21.1\n")
 	for _, c := range []struct {

@@ -43,7 +43,7 @@ func StatusOf(store feed.Store, l *manifest.Live) Status {
 		return out
 	}
 	s := store.Status(*l.Feed)
-	out.From, out.Every, out.State, out.Why = l.Feed.URL, l.Feed.Every.Seconds(), s.State, s.Why
+	out.From, out.Every, out.State, out.Why = feed.Shown(l.Feed.URL), l.Feed.Every.Seconds(), s.State, s.Why
 	out.Checked, out.Age, out.Next, out.Held = s.Checked, s.Age, s.Next, s.HeldSize
 	out.Removed, out.More = slices.Concat(s.Removed, l.Spared), s.More+l.More
 	return out

@@ -59,7 +59,7 @@ type body struct {
 
 // A FetchError says why a list was not fetched.
 type FetchError struct {
-	URL, Why string
+	URL, Why string        // the URL as Shown has it
 	Answered bool          // the server was reached and has answered
 	Wait     time.Duration // that it asks for
 }
@@ -71,7 +71,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	ctx, cancel := context.WithTimeout(ctx, orDefault(f.Time, fetchTime))
 	defer cancel()
 	fail := func(answered bool, format string, args ...any) error {
-		return &FetchError{URL: address, Why: fmt.Sprintf(format, args...), Answered: answered}
+		return &FetchError{URL: Shown(address), Why: fmt.Sprintf(format, args...), Answered: answered}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	case answer.StatusCode == http.StatusNotModified && etag+modified != "":
 		return &body{fresh: true}, nil
 	case answer.StatusCode != http.StatusOK:
-		err := &FetchError{URL: address, Why: "the server answers " + remote.Status(answer.StatusCode), Answered: true, Wait: retryAfter(answer.Header)}
+		err := &FetchError{URL: Shown(address), Why: "the server answers " + remote.Status(answer.StatusCode), Answered: true, Wait: retryAfter(answer.Header)}
 		return nil, err
 	case answer.ContentLength > most:
 		return nil, fail(true, "the body has %d bytes, and at most %d are read", answer.ContentLength, most)
@@ -223,6 +223,14 @@ func unpack(data []byte, most int64) ([]byte, error) {
 		return nil, &BodyError{fmt.Sprintf("the gzip file unpacks to more than %d bytes", most), ""}
 	}
 	return data, nil
+}
+
+// Shown is a URL for messages and for other users of the host: without its query, which often holds a key.
+func Shown(address string) string {
+	if before, _, found := strings.Cut(address, "?"); found {
+		return before + "?…"
+	}
+	return address
 }
 
 // hostOf is the host of a URL, for messages.
