@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
@@ -28,26 +29,16 @@ func Read(file string) (*Policy, error) {
 func Source(file string) ([]byte, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
-		return nil, &readError{err}
+		remedy := ""
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			remedy = "name the file of your policy; `floodwall init FILE` writes a first one"
+		case errors.Is(err, syscall.EISDIR):
+			remedy = "name the file, not its directory"
+		}
+		return nil, wording.WithHint(fmt.Errorf("reading policy: %w", err), remedy)
 	}
 	return src, nil
-}
-
-// readError says that a policy cannot be read at all.
-type readError struct{ error }
-
-func (e *readError) Error() string { return "reading policy: " + e.error.Error() }
-func (e *readError) Unwrap() error { return e.error }
-
-// Hint names the remedy.
-func (e *readError) Hint() string {
-	switch {
-	case errors.Is(e, fs.ErrNotExist):
-		return "name the file of your policy; `floodwall init FILE` writes a first one"
-	case errors.Is(e, syscall.EISDIR):
-		return "name the file, not its directory"
-	}
-	return ""
 }
 
 // Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the

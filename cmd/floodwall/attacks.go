@@ -37,14 +37,6 @@ func attacksCommand(e *env) *cobra.Command {
 	return c
 }
 
-// unknownAttack says that there is no report of an attack.
-type unknownAttack struct{ id string }
-
-func (e *unknownAttack) Error() string { return fmt.Sprintf("attack %q: %v", e.id, attack.ErrUnknown) }
-
-// Hint is the remedy.
-func (e *unknownAttack) Hint() string { return "`floodwall attacks` lists those that are known" }
-
 func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	if html && (len(args) == 0 || e.JSON) {
 		return cli.Usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
@@ -68,7 +60,7 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	r, err := store.Report(args[0])
 	switch {
 	case errors.Is(err, attack.ErrUnknown):
-		return &unknownAttack{args[0]}
+		return wording.WithHint(fmt.Errorf("attack %q: %w", args[0], err), "`floodwall attacks` lists those that are known")
 	case err != nil:
 		return err
 	case html:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // device is a network device, with what its driver says of itself. What the driver does not say is nil.
@@ -61,14 +62,6 @@ func eachDevice(h *host, id string, judge func(*device) []Finding) (found []Find
 	return found
 }
 
-// NoDeviceError says that the device which is asked for is not there.
-type NoDeviceError struct{ Device string }
-
-func (e *NoDeviceError) Error() string { return "no such device: " + e.Device }
-
-// Hint is where to find the right name.
-func (e *NoDeviceError) Hint() string { return "`ip link` lists the devices there are" }
-
 // listDevices finds the devices to look at: those that are asked for, or those that are up, carry Ethernet frames, and
 // are not ports whose packets are looked at elsewhere (containers' devices on a bridge).
 func listDevices(h *host) ([]*device, error) {
@@ -94,7 +87,7 @@ func listDevices(h *host) ([]*device, error) {
 	}
 	for _, name := range h.only {
 		if !slices.ContainsFunc(list, func(d *device) bool { return d.name == name }) {
-			return nil, &NoDeviceError{name}
+			return nil, wording.Hinted("no such device: "+name, "`ip link` lists the devices there are")
 		}
 	}
 	return list, nil

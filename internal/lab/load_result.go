@@ -98,14 +98,6 @@ func (r *LoadResult) kinds(before, after string) string {
 	return before + strings.Join(kinds, ", ") + after
 }
 
-// loadError is why a load came to nothing, with what helps.
-type loadError struct{ msg, hint string }
-
-func (e *loadError) Error() string { return e.msg }
-
-// Hint is what helps.
-func (e *loadError) Hint() string { return e.hint }
-
 // Trouble is an error when there was no answer at all.
 func (r *LoadResult) Trouble() error {
 	if r.OK > 0 || r.Failed == 0 {
@@ -122,12 +114,12 @@ func (r *LoadResult) Trouble() error {
 		{FailedAnswer, "is that the port of a web server?"},
 		{"status 400", "does it speak https:// at this port?"},
 	}
-	err := &loadError{msg: "no request was answered: " + r.kinds("", "")}
+	remedy := ""
 	for _, h := range hints {
 		if r.Errors[h.kind] > 0 {
-			err.hint = h.hint
+			remedy = h.hint
 			break
 		}
 	}
-	return err
+	return wording.Hinted("no request was answered: "+r.kinds("", ""), remedy)
 }

@@ -97,9 +97,7 @@ func resolve(ctx context.Context, u *url.URL) (netip.AddrPort, error) {
 	}
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil || len(addrs) == 0 {
-		return netip.AddrPort{}, &loadError{
-			fmt.Sprintf("host %q: no address", u.Hostname()), "an address in its place needs no name service",
-		}
+		return netip.AddrPort{}, wording.Hinted(fmt.Sprintf("host %q: no address", u.Hostname()), "an address in its place needs no name service")
 	}
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()

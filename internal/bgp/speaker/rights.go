@@ -11,16 +11,14 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// RightsError says that the process has rights that it must not have.
-type RightsError struct{ Problem string }
-
-func (e *RightsError) Error() string { return e.Problem }
-
-// Hint is what helps.
-func (e *RightsError) Hint() string {
-	return "use the unit, `systemctl start floodwall-bgp`, or as root name a user for it, as in --user nobody"
+// needless is an error about rights that the process must not have.
+func needless(problem string) error {
+	return wording.Hinted("this process reads what the network sends, and "+problem,
+		"use the unit, `systemctl start floodwall-bgp`, or as root name a user for it, as in --user nobody")
 }
 
 // Drop gives up all rights for those of a user, who gets the directories. A name of "" is for who has no rights already. It fails when
@@ -28,7 +26,7 @@ func (e *RightsError) Hint() string {
 func Drop(name string, run, state string) error {
 	switch {
 	case name == "" && os.Geteuid() == 0:
-		return &RightsError{"this process reads what the network sends, and does not run as root"}
+		return needless("does not run as root")
 	case name != "" && os.Geteuid() != 0:
 		return errors.New("--user is for root, and this process runs as another user")
 	case name != "":
@@ -122,7 +120,7 @@ func withoutRights() error {
 				return err
 			}
 			if more := has &^ (1 << unix.CAP_NET_BIND_SERVICE); more != 0 {
-				return &RightsError{fmt.Sprintf("this process reads what the network sends, and has capabilities %#x that it does not need", more)}
+				return needless(fmt.Sprintf("has capabilities %#x that it does not need", more))
 			}
 		}
 	}

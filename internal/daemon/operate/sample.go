@@ -48,7 +48,7 @@ func (s *Source) sample(ctx context.Context, r samples, devices []string, most i
 	s.Devices, s.Seconds, s.Lost = devices, time.Since(begin).Seconds(), int(lost)
 	s.Packets = s.Looked * int(r.OneIn())
 	if s.Looked == 0 {
-		return &NoRule{fmt.Sprintf("no IP packet came past XDP in %.1f s", s.Seconds), "`floodwall status` counts what the policy drops"}
+		return noRule(fmt.Sprintf("no IP packet came past XDP in %.1f s", s.Seconds), "`floodwall status` counts what the policy drops")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Suggestion is rules against an attack, and what they were found in.
@@ -136,13 +137,8 @@ func (s *Source) read(ctx context.Context, files []string, most int, span time.D
 	return nil
 }
 
-// NoRule says why no rule was found.
-type NoRule struct{ Problem, Remedy string }
-
-func (e *NoRule) Error() string { return "suggest: " + e.Problem }
-
-// Hint is the remedy.
-func (e *NoRule) Hint() string { return e.Remedy }
+// noRule says why no rule was found.
+func noRule(problem, remedy string) error { return wording.Hinted("suggest: "+problem, remedy) }
 
 // None is an error when no rule was found, and nil when there is one.
 func (s *Suggestion) None() error {
@@ -151,14 +147,14 @@ func (s *Suggestion) None() error {
 	case len(s.Rules) > 0:
 		return nil
 	case s.Passed == 0:
-		return &NoRule{"the policy drops all packets of the attack already", "`floodwall apply` it, if it is not in force"}
+		return noRule("the policy drops all packets of the attack already", "`floodwall apply` it, if it is not in force")
 	case dropped > s.Passed:
 		part := 100 * float64(dropped) / float64(s.Attack.Looked)
-		return &NoRule{fmt.Sprintf("the policy drops %.1f%% of the attack already, and no rule matches enough of the others", part),
-			"`floodwall apply` it, if it is not in force"}
+		return noRule(fmt.Sprintf("the policy drops %.1f%% of the attack already, and no rule matches enough of the others", part),
+			"`floodwall apply` it, if it is not in force")
 	case s.Collateral == nil:
-		return &NoRule{"no narrow rule matches enough of the attack", "give legitimate traffic with --baseline, or look at more of the attack"}
+		return noRule("no narrow rule matches enough of the attack", "give legitimate traffic with --baseline, or look at more of the attack")
 	}
-	return &NoRule{"no rule matches enough of the attack without the baseline's packets",
-		"look at more of the attack, or accept more with --collateral"}
+	return noRule("no rule matches enough of the attack without the baseline's packets",
+		"look at more of the attack, or accept more with --collateral")
 }

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // socket takes samples of what comes to a device.
@@ -21,24 +23,12 @@ type socket struct {
 // has for the whole frame.
 const waiting = 8 << 20
 
-// DeniedError says that this process may not look at packets.
-type DeniedError struct{ Cause error }
-
-func (e *DeniedError) Error() string { return fmt.Sprintf("packet socket: %v", e.Cause) }
-
-// Unwrap is the cause.
-func (e *DeniedError) Unwrap() error { return e.Cause }
-
-// Hint is the remedy.
-func (e *DeniedError) Hint() string {
-	return "packet sockets take CAP_NET_RAW, which the daemon does not have under its systemd unit: run the command as root"
-}
-
 // openSocket makes a socket that takes nothing yet.
 func openSocket(device *net.Interface) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) { // EAFNOSUPPORT: RestrictAddressFamilies of systemd
-		return nil, &DeniedError{err}
+		return nil, wording.WithHint(fmt.Errorf("packet socket: %w", err),
+			"packet sockets take CAP_NET_RAW, which the daemon does not have under its systemd unit: run the command as root")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("packet socket: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // A driver with receive VLAN offload removes the outermost tag from each frame and passes it in metadata, which XDP does not see: the frame
@@ -15,16 +16,10 @@ import (
 // internal/host/facts/untagged.go. Netfilter sees the tag. The kfunc with which XDP could read it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8)
 // takes a program bound to one device, and most drivers lack it.
 
-// TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
-type TagsError struct{ Device, Why string }
-
-func (e *TagsError) Error() string {
-	return fmt.Sprintf("device %s takes VLAN tags off frames before XDP sees them, and %s", e.Device, e.Why)
-}
-
-// Hint is the remedy.
-func (e *TagsError) Hint() string {
-	return fmt.Sprintf("`ethtool -K %s rxvlan off` leaves them in the frame; it has to be said again at each boot, before the policy", e.Device)
+// untagged says that XDP on a device would not see the VLAN tags that a policy depends on.
+func untagged(device, why string) *wording.HintError {
+	return wording.Hinted(fmt.Sprintf("device %s takes VLAN tags off frames before XDP sees them, and %s", device, why),
+		fmt.Sprintf("`ethtool -K %s rxvlan off` leaves them in the frame; it has to be said again at each boot, before the policy", device))
 }
 
 // tags refuses XDP on devices that remove the tags that the policy depends on.
@@ -44,7 +39,7 @@ func (t *transaction) tags(context.Context) error {
 		switch offload := facts.TagOffload(to.Device); {
 		case why == "" || offload == facts.TagsInFrame:
 		case offload == facts.TagsByDriver:
-			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
+			return &unavailableError{untagged(to.Device, why)} // netfilter can
 		default:
 			t.note(fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
 				"`ethtool -K DEVICE txvlan off` there leaves it in the frame", to.Device, why))
@@ -60,7 +55,7 @@ func (s *Status) checkTags(m *manifest.Manifest) {
 	}
 	for _, d := range s.Devices {
 		if d.Stage == plan.StageXDP && facts.TagOffload(d.Name) == facts.TagsByDriver {
-			e := &TagsError{d.Name, m.Tags}
+			e := untagged(d.Name, m.Tags)
 			s.warn("%v: %s", e, e.Hint())
 		}
 	}

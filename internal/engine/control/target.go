@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // unavailableError says that this host cannot do a target at all.
@@ -30,19 +31,6 @@ func unavailable(err error) bool {
 	}
 	_, err = netlink.LinkByName(refused.Device)
 	return err == nil // a device that there is not is no matter of the target
-}
-
-// noTargetError says of each target why it is not possible: the host cannot do it, or it cannot do the policy.
-type noTargetError struct{ error }
-
-func (e *noTargetError) Unwrap() error { return e.error }
-
-// Hint is what to do about the first choice.
-func (e *noTargetError) Hint() string {
-	if missing := withoutNft(e.error); missing != nil {
-		return missing.Hint()
-	}
-	return "make XDP possible on the devices of the policy, or take out of it what only XDP can do"
 }
 
 // withoutNft is the error of a target that wants nft where it is not installed; nil when that is not the cause. XDP wants it for what
@@ -88,7 +76,11 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		}
 		not, errs = append(not, fmt.Sprintf("not %s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
 	}
-	return nil, &noTargetError{errors.Join(errs...)}
+	err, remedy := errors.Join(errs...), "make XDP possible on the devices of the policy, or take out of it what only XDP can do"
+	if missing := withoutNft(err); missing != nil {
+		remedy = missing.Hint()
+	}
+	return nil, wording.WithHint(err, remedy)
 }
 
 // applyTo applies to one target.

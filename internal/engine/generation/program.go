@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -36,18 +37,14 @@ func Free(others []manifest.Temporary) int { return max(0, Most-len(others)) }
 // Longest is the longest time for which a rule is temporary.
 const Longest = 24 * time.Hour
 
-// RuleError says why a rule cannot be a temporary one.
-type RuleError struct{ Name, Problem, Remedy string }
-
-func (e *RuleError) Error() string {
-	if e.Name == "" {
-		return "temporary rule: " + e.Problem
+// unfit says why a rule cannot be a temporary one.
+func unfit(name, problem, remedy string) error {
+	rule := "temporary rule"
+	if name != "" {
+		rule = fmt.Sprintf("temporary rule %q", name)
 	}
-	return fmt.Sprintf("temporary rule %q: %s", e.Name, e.Problem)
+	return wording.Hinted(rule+": "+problem, remedy)
 }
-
-// Hint is the remedy.
-func (e *RuleError) Hint() string { return e.Remedy }
 
 // Before is a program with temporary rules before its own, in their order. None of them drops a packet from a source in spared. The
 // checks of the program stay as they are: a temporary rule sees of a damaged packet what the program sees.
@@ -90,7 +87,7 @@ func exemption(to *ir.Program, list []manifest.Temporary, spared []netip.Prefix)
 func Check(t manifest.Temporary) error {
 	named := manifest.Temporary{Name: t.Name, Rule: fmt.Sprintf("{name: %q, proto: udp, then: drop}", t.Name)}
 	if _, err := read(named); err != nil || strings.ContainsAny(t.Name, "\r\n") { // it becomes the name of a counter
-		return &RuleError{t.Name, "is not a name of a rule", "write letters, digits, - and _"}
+		return unfit(t.Name, "is not a name of a rule", "write letters, digits, - and _")
 	}
 	_, err := lower(&ir.Program{}, t)
 	return err
@@ -103,7 +100,7 @@ func NameIn(rule string) (string, error) {
 		return "", err
 	}
 	if program.Rules[0].Unnamed {
-		return "", &RuleError{"", "has no name", "begin it with name: {name: flood, …}"}
+		return "", unfit("", "has no name", "begin it with name: {name: flood, …}")
 	}
 	return program.Rules[0].Name, nil
 }
@@ -119,7 +116,7 @@ func lower(to *ir.Program, t manifest.Temporary) (ir.Rule, error) {
 	sets := make([]int, len(program.Sets))
 	for i, s := range program.Sets {
 		if s.Dynamic != nil {
-			return r, &RuleError{t.Name, "asks for local, of which a temporary rule knows nothing", "write the addresses themselves"}
+			return r, unfit(t.Name, "asks for local, of which a temporary rule knows nothing", "write the addresses themselves")
 		}
 		sets[i] = len(to.Sets)
 		to.Sets = append(to.Sets, s)
@@ -152,33 +149,33 @@ func read(t manifest.Temporary) (*ir.Program, error) {
 	const remedy = "write it in one line, as it stands under rules: {name: flood, proto: udp, sport: 123, then: drop}"
 	line := strings.TrimPrefix(strings.TrimSpace(t.Rule), "- ")
 	if strings.ContainsAny(line, "\r\n") || !strings.HasPrefix(line, "{") {
-		return nil, &RuleError{t.Name, "is not a rule in one line", remedy}
+		return nil, unfit(t.Name, "is not a rule in one line", remedy)
 	}
 	p, err := policy.Parse("rule", []byte("devices: [any]\ndefault: pass\nchecks: off\nrules:\n  - "+line+"\n"))
 	if err != nil {
-		return nil, &RuleError{t.Name, err.Error(), remedy}
+		return nil, unfit(t.Name, err.Error(), remedy)
 	}
 	if len(p.Rules) != 1 {
-		return nil, &RuleError{t.Name, "is not one rule", remedy}
+		return nil, unfit(t.Name, "is not one rule", remedy)
 	}
 	program, _, err := compile.Lower(p)
 	if err != nil {
-		return nil, &RuleError{t.Name, err.Error(), remedy}
+		return nil, unfit(t.Name, err.Error(), remedy)
 	}
 	if len(program.Rules) != 1 {
-		return nil, &RuleError{t.Name, "matches nothing", remedy}
+		return nil, unfit(t.Name, "matches nothing", remedy)
 	}
 	r := &program.Rules[0]
 	field, never := match.Impossible(*r)
 	switch {
 	case never:
-		return nil, &RuleError{t.Name, fmt.Sprintf("no packet has such a %v", field), remedy}
+		return nil, unfit(t.Name, fmt.Sprintf("no packet has such a %v", field), remedy)
 	case r.Verdict != ir.Drop:
-		return nil, &RuleError{t.Name, "only drops can be temporary", "write then: drop"}
+		return nil, unfit(t.Name, "only drops can be temporary", "write then: drop")
 	case match.Limited(r):
-		return nil, &RuleError{t.Name, "a temporary rule has no limit: the tables of limits are those of the policy", "add the rule to the policy"}
+		return nil, unfit(t.Name, "a temporary rule has no limit: the tables of limits are those of the policy", "add the rule to the policy")
 	case r.Sample > 0:
-		return nil, &RuleError{t.Name, "a temporary rule hands out no samples", "leave sample out"}
+		return nil, unfit(t.Name, "a temporary rule hands out no samples", "leave sample out")
 	}
 	return program, nil
 }

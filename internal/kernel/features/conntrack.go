@@ -10,26 +10,20 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // countFile is there while the kernel has conntrack, built in or as a module.
 const countFile = "/proc/sys/net/netfilter/nf_conntrack_count"
 
-// ConntrackError says that the kernel has no conntrack, and why it could not load it.
-type ConntrackError struct {
-	Cause  string
-	Remedy string
+// noConntrack says that the kernel has no conntrack, and why it could not load it.
+func noConntrack(cause, remedy string) error {
+	return wording.Hinted("the module nf_conntrack is not loaded, and the kernel could not load it: "+cause, remedy)
 }
-
-func (e *ConntrackError) Error() string {
-	return "the module nf_conntrack is not loaded, and the kernel could not load it: " + e.Cause
-}
-
-// Hint is the remedy.
-func (e *ConntrackError) Hint() string { return e.Remedy }
 
 // ConntrackLookup returns an error if XDP programs cannot look up connections in conntrack. It has the kernel
-// load conntrack's module, and returns a *ConntrackError if that fails.
+// load conntrack's module, and returns an error with a remedy if that fails.
 func ConntrackLookup() error {
 	if err := loadConntrack(); err != nil {
 		return err
@@ -68,17 +62,17 @@ func whyUnloaded(asked error) error {
 	_, missing := os.Stat(modules)
 	switch {
 	case errors.Is(asked, unix.EPERM):
-		return &ConntrackError{"CAP_NET_ADMIN is missing", "run it as root, or with CAP_NET_ADMIN"}
+		return noConntrack("CAP_NET_ADMIN is missing", "run it as root, or with CAP_NET_ADMIN")
 	case string(bytes.TrimSpace(disabled)) == "1":
-		return &ConntrackError{"kernel.modules_disabled is 1, so no module can be loaded until the next boot",
-			"name nf_conntrack in /etc/modules-load.d/floodwall.conf, and boot"}
+		return noConntrack("kernel.modules_disabled is 1, so no module can be loaded until the next boot",
+			"name nf_conntrack in /etc/modules-load.d/floodwall.conf, and boot")
 	case missing != nil:
-		return &ConntrackError{modules + " is not there", "install the modules of the kernel that runs, or boot the kernel that is installed; " +
-			"in a container run `modprobe nf_conntrack` on its host"}
+		return noConntrack(modules+" is not there", "install the modules of the kernel that runs, or boot the kernel that is installed; "+
+			"in a container run `modprobe nf_conntrack` on its host")
 	case !hasModule(modules, "nf_conntrack"):
-		return &ConntrackError{modules + " does not have it", "install all modules of the kernel that runs"}
+		return noConntrack(modules+" does not have it", "install all modules of the kernel that runs")
 	}
-	return &ConntrackError{fmt.Sprintf("asked for the table, it answered: %v", asked), "`modprobe nf_conntrack` says why"}
+	return noConntrack(fmt.Sprintf("asked for the table, it answered: %v", asked), "`modprobe nf_conntrack` says why")
 }
 
 // hasModule reports whether a module, which may be compressed, is in a directory of modules that depmod has listed.

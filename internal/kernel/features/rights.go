@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Need is a capability that something takes.
@@ -25,29 +27,6 @@ var (
 	NetRaw = Need{unix.CAP_NET_RAW, "CAP_NET_RAW", "iptables asks for to open the socket by which it finds sets", false}
 )
 
-// RightsError says which capabilities a process lacks.
-type RightsError struct {
-	What    string // that they are for
-	Missing []Need
-}
-
-func (e *RightsError) Error() string {
-	var each []string
-	for _, n := range e.Missing {
-		each = append(each, fmt.Sprintf("%s is missing, which %s", n.name, n.why))
-	}
-	return e.What + ": " + strings.Join(each, "; ")
-}
-
-// Hint is the remedy.
-func (e *RightsError) Hint() string {
-	var names []string
-	for _, n := range e.Missing {
-		names = append(names, n.name)
-	}
-	return "run this as root, or with " + strings.Join(names, " and ") + " beside the capabilities that it has"
-}
-
 // CheckRights returns an *Error when this process lacks any of the capabilities that something takes.
 func CheckRights(what string, needs ...Need) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -56,14 +35,16 @@ func CheckRights(what string, needs ...Need) error {
 		return nil // the kernel will say
 	}
 	has := func(c int) bool { return data[c/32].Effective>>(c%32)&1 == 1 }
-	e := &RightsError{What: what}
+	var names, each []string
 	for _, n := range needs {
 		if !has(n.number) && !(n.admin && has(unix.CAP_SYS_ADMIN)) {
-			e.Missing = append(e.Missing, n)
+			names = append(names, n.name)
+			each = append(each, fmt.Sprintf("%s is missing, which %s", n.name, n.why))
 		}
 	}
-	if e.Missing == nil {
+	if names == nil {
 		return nil
 	}
-	return e
+	return wording.Hinted(what+": "+strings.Join(each, "; "),
+		"run this as root, or with "+strings.Join(names, " and ")+" beside the capabilities that it has")
 }

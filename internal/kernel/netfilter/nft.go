@@ -29,15 +29,10 @@ const nftPackage = "nftables"
 // oldestNft is the first version that has ingress chains in tables of family inet.
 var oldestNft = [3]int{0, 9, 7}
 
-// VersionError says that a program is too old, or was built without what is needed.
-type VersionError struct{ Tool, Have, Need string }
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("the program %s is version %s, and %s is needed", e.Tool, e.Have, e.Need)
+// unfit says that nft is too old, or was built without what is needed.
+func unfit(have, need string) error {
+	return wording.Hinted(fmt.Sprintf("the program nft is version %s, and %s is needed", have, need), "install a newer nft, or use another target")
 }
-
-// Hint is the remedy.
-func (e *VersionError) Hint() string { return "install a newer " + e.Tool + ", or use another target" }
 
 var versionForm = wording.Regexp(`v(\d+)\.(\d+)(?:\.(\d+))?`)
 
@@ -64,10 +59,10 @@ func FindNft(ctx context.Context) (*Nft, error) {
 		have[i], _ = strconv.Atoi(m[i+1])
 	}
 	if slices.Compare(have[:], oldestNft[:]) < 0 {
-		return nil, &VersionError{Tool: "nft", Have: m[0][1:], Need: "0.9.7 or later"}
+		return nil, unfit(m[0][1:], "0.9.7 or later")
 	}
 	if jsonOff().MatchString(out) {
-		return nil, &VersionError{Tool: "nft", Have: m[0][1:] + " without JSON", Need: "one built with JSON"}
+		return nil, unfit(m[0][1:]+" without JSON", "one built with JSON")
 	}
 	if known {
 		suited.Store(file, true)

@@ -2,9 +2,12 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Read reads a report from a file that WriteJSON wrote, or from a directory that Save did.
@@ -18,23 +21,15 @@ func Read(path string) (*Report, error) {
 	}
 	r := new(Report)
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, &notReportError{path, err}
+		return nil, notReport(path, err)
 	}
 	if r.Time.IsZero() || len(r.Experiments) == 0 {
-		return nil, &notReportError{path, fmt.Errorf("no experiment is in it")}
+		return nil, notReport(path, errors.New("no experiment is in it"))
 	}
 	return r, nil
 }
 
-// notReportError is a file that is something else.
-type notReportError struct {
-	path string
-	err  error
-}
-
-func (e *notReportError) Error() string { return fmt.Sprintf("report %s: %v", e.path, e.err) }
-
-// Hint is what to name instead.
-func (e *notReportError) Hint() string {
-	return "`floodwall-lab bench` says where its results are: name that directory, or the report.json in it"
+// notReport says that a file is something else.
+func notReport(path string, err error) error {
+	return wording.WithHint(fmt.Errorf("report %s: %w", path, err), "`floodwall-lab bench` says where its results are: name that directory, or the report.json in it")
 }

@@ -25,19 +25,13 @@ const prefix = ".floodwall-"
 
 var temporary = wording.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
 
-// ForeignError says that another user can have written a file, or what is in a directory.
-type ForeignError struct {
-	Path, Cause string
+// foreign says that another user can have written a file, or what is in a directory.
+func foreign(path, cause string) error {
+	return wording.Hinted(path+" "+cause, fmt.Sprintf("look at what is there, then remove it, or `chown -h %d %s` and `chmod go-w %s`; --state names another directory",
+		os.Geteuid(), path, path))
 }
 
-func (e *ForeignError) Error() string { return e.Path + " " + e.Cause }
-
-// Hint is the remedy.
-func (e *ForeignError) Hint() string {
-	return fmt.Sprintf("look at what is there, then remove it, or `chown -h %d %s` and `chmod go-w %s`; --state names another directory", os.Geteuid(), e.Path, e.Path)
-}
-
-// Ours returns a *ForeignError when a file or a directory belongs to a user who is neither this process's nor root, is a link, or can be
+// Ours returns an error when a file or a directory belongs to a user who is neither this process's nor root, is a link, or can be
 // written by others. One that is not there is ours.
 func Ours(path string) error {
 	info, err := os.Lstat(path)
@@ -50,9 +44,9 @@ func Ours(path string) error {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	switch {
 	case owner != os.Geteuid() && owner != 0:
-		return &ForeignError{path, fmt.Sprintf("belongs to user %d, not to user %d, who runs this", owner, os.Geteuid())}
+		return foreign(path, fmt.Sprintf("belongs to user %d, not to user %d, who runs this", owner, os.Geteuid()))
 	case info.Mode()&fs.ModeSymlink != 0, info.Mode().Perm()&0o022 != 0:
-		return &ForeignError{path, "can be written by others"}
+		return foreign(path, "can be written by others")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // How long a secret of one line, and a file of several lines, may be, in bytes.
@@ -17,13 +19,10 @@ const (
 	mostBytes = 64 << 10
 )
 
-// OpenError says that others may read a file with a secret.
-type OpenError struct{ File, Why string }
-
-func (e *OpenError) Error() string { return fmt.Sprintf("%s %s", e.File, e.Why) }
-
-// Hint is what mends it.
-func (e *OpenError) Hint() string { return fmt.Sprintf("chown root %[1]s; chmod 600 %[1]s", e.File) }
+// exposed says that others may read a file with a secret.
+func exposed(file, why string) error {
+	return wording.Hinted(file+" "+why, fmt.Sprintf("chown root %[1]s; chmod 600 %[1]s", file))
+}
 
 // Read reads the secret that a file holds, without blanks around it. The file must be the superuser's or of who runs this, and neither its
 // group nor others may read it. An error names the file.
@@ -58,9 +57,9 @@ func ReadFile(file string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", file)
 	case owner != 0 && owner != os.Geteuid():
-		return nil, &OpenError{file, fmt.Sprintf("belongs to user %d", owner)}
+		return nil, exposed(file, fmt.Sprintf("belongs to user %d", owner))
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, &OpenError{file, fmt.Sprintf("has mode %04o: others may read or write it", info.Mode().Perm())}
+		return nil, exposed(file, fmt.Sprintf("has mode %04o: others may read or write it", info.Mode().Perm()))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err == nil && len(text) > mostBytes {
