@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -83,37 +81,4 @@ func (s *Sink) Close() error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
-}
-
-// Counted returns the frames and their bytes that a counting or capturing sink has seen.
-func (s *Sink) Counted() (packets, bytes uint64, err error) {
-	if s.counted == nil {
-		return 0, 0, errors.New("this sink does not count")
-	}
-	var perCPU []labCounters
-	if err := s.counted.Lookup(uint32(0), &perCPU); err != nil {
-		return 0, 0, fmt.Errorf("counters: %w", err)
-	}
-	for _, c := range perCPU {
-		packets += c.Packets
-		bytes += c.Bytes
-	}
-	return packets, bytes, nil
-}
-
-// Next waits for the next frame that a capturing sink has seen. A frame longer than 2048 bytes is cut.
-func (s *Sink) Next(ctx context.Context) ([]byte, error) {
-	if s.captures == nil {
-		return nil, errors.New("this sink does not capture")
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		s.captures.SetDeadline(deadline)
-	}
-	record, err := s.captures.Read()
-	if err != nil {
-		return nil, fmt.Errorf("captured frame: %w", err)
-	}
-	length := int(binary.NativeEndian.Uint32(record.RawSample))
-	frame := record.RawSample[4:]
-	return frame[:min(length, len(frame))], nil
 }

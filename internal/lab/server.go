@@ -80,8 +80,5 @@ func newServer(file []byte) *Server {
 	return s
 }
 
-// Requests is the number of requests that reached the server.
-func (s *Server) Requests() uint64 { return s.requests.Load() }
-
 // Close ends the server and its connections at once. It may be called more than once.
 func (s *Server) Close() error { return s.stop() }

@@ -3,8 +3,6 @@ package guard
 import (
 	"bytes"
 	"fmt"
-
-	"github.com/cilium/ebpf"
 )
 
 // Differences are what the machine has written to maps and the kernel has otherwise by now, a line each.
@@ -39,12 +37,4 @@ func (m *Machine) Differences() (lines []string, err error) {
 		}
 	}
 	return lines, nil
-}
-
-// Tables are the maps that the machine has open.
-func (m *Machine) Tables() (all []*ebpf.Map) {
-	for _, t := range m.tables {
-		all = append(all, t.Map)
-	}
-	return all
 }
