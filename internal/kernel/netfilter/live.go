@@ -7,14 +7,6 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// live notes the names of a set whose content is exchanged.
-func (p *Ruleset) live(set, v4, v6 string) {
-	if p.Live == nil {
-		p.Live = map[string]SetNames{}
-	}
-	p.Live[set] = SetNames{v4, v6, v4, v6}
-}
-
 // LiveElements are what the live sets of a ruleset hold of a program, by their names in netfilter. Each of them is there, if only
 // with nothing.
 func (p *Ruleset) LiveElements(of *ir.Program) map[string][]Element {

@@ -72,6 +72,19 @@ func (s SetNames) Of(p netip.Prefix) string {
 	return s.Nets6
 }
 
+// named notes the names that a set has in the kernel, if it is dynamic, or live: its content is exchanged.
+func (p *Ruleset) named(s *ir.Set, names SetNames, live bool) {
+	if DynamicByName(s) {
+		p.Sets[s.Name] = names
+	}
+	if live {
+		if p.Live == nil {
+			p.Live = map[string]SetNames{}
+		}
+		p.Live[s.Name] = SetNames{names.V4, names.V6, names.V4, names.V6}
+	}
+}
+
 // OfNftables is the ruleset of a program for nftables.
 func OfNftables(p *ir.Program, n *nftables.Ruleset) *Ruleset {
 	out := &Ruleset{Kind: KindNft, Name: n.Table, Script: n.Script, Chains: n.Chains, Rules: n.Rules, Default: n.Default,
@@ -80,12 +93,7 @@ func OfNftables(p *ir.Program, n *nftables.Ruleset) *Ruleset {
 		out.Checks[check.String()] = counter
 	}
 	for i, s := range n.Sets {
-		if DynamicByName(&p.Sets[i]) {
-			out.Sets[p.Sets[i].Name] = SetNames{s.V4, s.V6, s.Nets4, s.Nets6}
-		}
-		if s.Live {
-			out.live(p.Sets[i].Name, s.V4, s.V6)
-		}
+		out.named(&p.Sets[i], SetNames{s.V4, s.V6, s.Nets4, s.Nets6}, s.Live)
 	}
 	return out
 }
@@ -101,12 +109,7 @@ func OfIptables(p *ir.Program, x *iptables.Ruleset, name string) *Ruleset {
 		out.Checks[check.String()] = comment
 	}
 	for i, s := range x.Sets {
-		if DynamicByName(&p.Sets[i]) {
-			out.Sets[p.Sets[i].Name] = SetNames{s.V4, s.V6, s.V4, s.V6}
-		}
-		if s.Live {
-			out.live(p.Sets[i].Name, s.V4, s.V6)
-		}
+		out.named(&p.Sets[i], SetNames{s.V4, s.V6, s.V4, s.V6}, s.Live)
 	}
 	return out
 }
