@@ -143,10 +143,11 @@ func (w *wire) compareAll(t *testing.T) {
 		if target == control.TargetAuto && applied.Target != plan.TargetXDP {
 			t.Errorf("auto is %s: %s", applied.Target, applied.Choice)
 		}
-		w.differences(t, applied.Target, without, original, send())
-		if err := in.Unload(t.Context()); err != nil {
+		fates := send()
+		if err := in.Unload(t.Context()); err != nil { // it would drop packets before they meet the rules that differences asks
 			t.Fatal(err)
 		}
+		w.differences(t, applied.Target, without, original, fates)
 	}
 }
 

@@ -39,6 +39,18 @@ func (s selector) inFamily(f uint32) selector {
 	return s
 }
 
+// headerFamilies are the families of headers that only one has.
+var headerFamilies = map[any]uint32{"ip": packet.FamilyIPv4, "icmp": packet.FamilyIPv4, "igmp": packet.FamilyIPv4,
+	"ip6": packet.FamilyIPv6, "icmpv6": packet.FamilyIPv6}
+
+// ofHeader is s. A field of that header that the policy cannot test is known to be of packets of the header's family.
+func (s selector) ofHeader(protocol any) selector {
+	if family, ok := headerFamilies[protocol]; ok && s.unknown != "" {
+		return s.inFamily(family)
+	}
+	return s
+}
+
 func portOf(f packet.Field, protos ...uint32) selector {
 	all, _ := PortsIn(TCPPorts, protos...)
 	s := selector{field: f, kind: portKind, domain: all, both: len(protos) > 1}
@@ -118,7 +130,7 @@ func selectorOf(v any) selector {
 		if p["protocol"] == nil {
 			return rawSelector(v)
 		}
-		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"]))
+		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"])).ofHeader(p["protocol"])
 	}
 	if o, ok := member(v, "tcp option").(map[string]any); ok && o["name"] == "maxseg" && (o["field"] == "size" || o["field"] == nil) {
 		return segmentSize(o["field"] == nil)
@@ -207,7 +219,7 @@ func masked(s selector, and []any) selector {
 		fragments := selector{field: packet.Fragment, kind: laterKind}
 		return fragments.inFamily(packet.FamilyIPv4)
 	}
-	return selector{unknown: compact(map[string]any{"&": and})}
+	return selector{unknown: expression(map[string]any{"&": and})}.ofHeader(p["protocol"])
 }
 
 func byteMask(v any) (uint32, bool) {
