@@ -36,11 +36,11 @@ func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 	return terms
 }
 
-// nextHeader is the key of the protocol of later fragments of IPv6 for which no test of `meta l4proto` holds, negated or not, and unread
-// are these protocols: extension headers, behind which the kernel finds nothing (net/ipv6/exthdrs_core.c, ipv6_find_hdr).
+// nextHeader is the key of the protocol of later fragments of IPv6 for which no test of `meta l4proto` holds, negated or not, and
+// extensionHeaders are these protocols: the kernel looks behind them and finds nothing (net/ipv6/exthdrs_core.c, ipv6_find_hdr).
 const nextHeader = "frag frag-off != 0 frag nexthdr"
 
-var unread = []ir.Range{{First: 0}, {First: 43, Last: 44}, {First: 51, Last: 51}, {First: 60, Last: 60}}
+var extensionHeaders = []ir.Range{{First: 0}, {First: 43, Last: 44}, {First: 51, Last: 51}, {First: 60, Last: 60}}
 
 func (l l4Line) protoTerm(family uint32, p chainInput) term {
 	test := func(values []ir.Range) string { return valuesText(values, packet.Proto.Size(), protocolText) }
@@ -49,7 +49,7 @@ func (l l4Line) protoTerm(family uint32, p chainInput) term {
 	if fragment == nil {
 		fragment = p.fragments
 	}
-	if left := ranges.Common(l.proto, unread, packet.Proto.Size()); family == packet.FamilyIPv6 && p.unread(fragment) && len(left) > 0 {
+	if left := ranges.Common(l.proto, extensionHeaders, packet.Proto.Size()); family == packet.FamilyIPv6 && p.unread(fragment) && len(left) > 0 {
 		t = append(t, ownWay("%s %s", nextHeader, test(left))...)
 	}
 	return t

@@ -99,7 +99,7 @@ func (n *generator) lookup(chain string, p chainInput, l *plan.Lookup, protos []
 				key, text = askedPort(protocolText(proto), p.direction), ports
 			}
 			words[key] = append(words[key], text+verdicts[e.List])
-			if l.Key == plan.Proto && p.unread(p.fragments) && (ir.Match{Values: unread}).Has(e.First.Number()) {
+			if l.Key == plan.Proto && p.unread(p.fragments) && (ir.Match{Values: extensionHeaders}).Has(e.First.Number()) {
 				words[nextHeader] = append(words[nextHeader], text+verdicts[e.List])
 			}
 		}

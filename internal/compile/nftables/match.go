@@ -48,7 +48,7 @@ type chainInput struct {
 	direction string
 }
 
-// unread reports whether packets of the protocols unread come, among those that are some fragments of datagrams.
+// unread reports whether later fragments come, among some fragments of datagrams, whose protocol `meta l4proto` may have nothing of.
 func (p chainInput) unread(of fragmentSet) bool {
 	return !p.ingress && ir.Match{Values: of}.Has(packet.FragmentLater)
 }
