@@ -18,7 +18,8 @@
 enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */
 	CONNECTION_NONE,
-	CONNECTION_STARTED, /* not to be remembered yet, or not any more */
+	CONNECTION_STARTED, /* its handshake is not over; a socket's may also be in TIME-WAIT */
+	CONNECTION_OVER,    /* conntrack remembers it, but it has ended */
 	CONNECTION_CLOSING, /* one side has said that it is over, or says so by this very packet */
 	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
 };
@@ -356,7 +357,9 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, struct pa
 	if (state == TRACKED_SYN_RECV)
 		return ack && ack == connection->proto.tcp.seen[DIRECTION_REPLY].td_end ? CONNECTION_OPEN
 											: CONNECTION_STARTED;
-	return state > TRACKED_ESTABLISHED && state < TRACKED_TIME_WAIT ? CONNECTION_CLOSING : CONNECTION_STARTED;
+	if (state < TRACKED_ESTABLISHED)
+		return CONNECTION_STARTED;
+	return state < TRACKED_TIME_WAIT ? CONNECTION_CLOSING : CONNECTION_OVER;
 }
 
 /*

@@ -322,13 +322,41 @@ static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, st
 	connection = kernel_connection(ctx, p, pr);
 	if (connection == CONNECTION_OPEN)
 		note_open(p, pr, known);
-	else if (connection == CONNECTION_CLOSING || (connection == CONNECTION_STARTED && flow_rank(known)))
+	else if (connection == CONNECTION_CLOSING || (connection > CONNECTION_NONE && flow_rank(known)))
 		note_flow(p, pr, FLOW_CLOSING);
 	else if (connection == CONNECTION_NONE && (flow_rank(known) || known == FLOW_CLOSING))
 		flow_set(p, FLOW_NONE);
 	if (connection == CONNECTION_OPEN && (!known || known == FLOW_REOPENED))
 		completed(p, pr, s, now);
 	return connection;
+}
+
+/* The DSCP of a packet that is not for SYNPROXY, one for local use (RFC 2474, section 6): ServerDSCP of internal/compile/plan. */
+enum { DSCP_SERVER = 3 };
+
+/*
+ * Marks a packet for netfilter, which lets it go on to its server when it belongs to no connection, or takes the mark from one that has it
+ * from its sender. Always returns 0. A global function: its stack counts once.
+ */
+__noinline __u32 mark_for_server(struct xdp_md *ctx, __u32 is_for_server)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__be16 *word = data + ip_offset(data, end);
+	struct iphdr *ip = (void *)word;
+	__u32 shift = 2, old, new;
+
+	if ((void *)(ip + 1) > end)
+		return 0;
+	old = bpf_ntohs(*word);
+	if (old >> 12 == 6)
+		shift = 6;
+	if (!is_for_server && (old >> shift & 0x3f) != DSCP_SERVER)
+		return 0;
+	new = (old & ~(0x3fU << shift)) | (is_for_server ? DSCP_SERVER << shift : 0);
+	*word = bpf_htons(new);
+	if (shift == 2) /* RFC 1624, section 3; IPv6 has no checksum */
+		ip->check = checksum((__u16)~ip->check + (__u16)~bpf_htons(old) + (__u64)bpf_htons(new));
+	return 0;
 }
 
 /* Whether no SYN is to be answered for a while. Cookies that were sent remain valid. */
@@ -352,6 +380,8 @@ static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, str
 	}
 	count_outcome(p, pr, ACK_PROVED);
 	completed(p, pr, s, now);
+	if (pr->method == METHOD_ROUTER)
+		mark_for_server(ctx, false);
 	return XDP_PASS;
 }
 
@@ -380,6 +410,17 @@ static __always_inline bool is_to_ask(struct packet *p, __u32 known)
 }
 
 /*
+ * Whether a packet may belong to a connection that conntrack has lost. A client's port may be in use again at once. A late segment of the
+ * connection before makes the client send a reset (RFC 9293, 3.10.7.3), which conntrack takes for one of the new connection: it deletes
+ * the entry, or closes it. The server ignores the reset, as its number is wrong. SYNPROXY would find no cookie in the ACKs of the new
+ * connection, and drop them.
+ */
+static __always_inline bool is_lost_to_conntrack(__u32 known, __u32 connection)
+{
+	return known == FLOW_REOPENED && (connection == CONNECTION_NONE || connection == CONNECTION_OVER);
+}
+
+/*
  * A packet that is no SYN, of a flow that is unknown, closing or reopened. The kernel gets a packet of a closing or
  * reopened flow, unless it says that it has no such connection.
  */
@@ -395,6 +436,8 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 		return pass_proved(ctx, p, pr, s, now);
 	if (is_to_ask(p, known))
 		connection = ask_kernel(ctx, p, pr, s, known, now);
+	if (pr->method == METHOD_ROUTER)
+		mark_for_server(ctx, is_lost_to_conntrack(known, connection));
 	if (connection > CONNECTION_NONE || known == FLOW_REOPENED || (known && connection == CONNECTION_UNKNOWN))
 		return XDP_PASS;
 	if (is_resting(s, now) || !is_active(p, pr, s, now))
@@ -440,10 +483,11 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 	if (proof == PROOF_PROBE)
 		return answer_probe(ctx, p, pr);
 	if (proof == PROOF_HANDSHAKE && says_more(p)) {
-		flow_set(p, FLOW_REOPENED);
+		flow_set(p, FLOW_NONE);
 		count_outcome(p, pr, ACK_INVALID);
 		return XDP_DROP;
 	}
+	mark_for_server(ctx, false);
 	return pass_proved_flow(p);
 }
 

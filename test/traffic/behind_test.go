@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestServerSpeaksFirst has a server greet its clients, as those of mail and SSH do, behind every SYNPROXY there is. None of
@@ -121,6 +123,68 @@ func TestHalfOpen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestResetOfBefore has a client, whose port was in use just before, answer a late segment of that connection with a reset, as TCP does in
+// SYN-SENT (RFC 9293, 3.10.7.3). The reset meets the new SYN behind the router: the server knows that it is none of its own, and so the new
+// connection goes on. Whether conntrack has seen the server answer by then, or the late segment, makes no difference.
+func TestResetOfBefore(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late=%t", late), func(t *testing.T) {
+			t.Parallel()
+			synInScene(t, "router", 1, 1500, func(s *synScene) {
+				s.echo()
+				s.target = plan.TargetXDP
+				s.protect(idle, "")
+				s.run(s.server, "nft add table inet t")
+				s.run(s.server, "nft add chain inet t o { type filter hook output priority 0 ; }")
+				for i, to := range servers {
+					for n := range 4 { // whatever numbers the connection has
+						s.resetOfBefore(to, uint16(20_000+4*i+n), late)
+					}
+				}
+				if _, counts := s.status(); counts["invalid"] > 0 || counts["limited"] > 0 {
+					t.Errorf("packets of honest clients are dropped: %v", counts)
+				}
+			})
+		})
+	}
+}
+
+// resetOfBefore sends a SYN whose answer is slow, then the reset, and has the connection be used. Late has the segment that the reset answers
+// come through the router behind the SYN, else it came before.
+func (s *synScene) resetOfBefore(to netip.AddrPort, port uint16, late bool) {
+	s.Helper()
+	p := s.newPeer(to, port)
+	p.connect()
+	p.say("before")
+	p.send(segment{flags: "F.", options: p.stamps()})
+	end := p.want("FIN", func(g *layers.TCP) bool { return g.FIN })
+	p.seq, p.ack = p.seq+1, end.Seq+1
+	p.send(segment{flags: ".", options: p.stamps()})
+	p.seq, p.ack, p.stamp = p.seq+1<<20, 0, 0
+	s.run(s.server, "nft add rule inet t o tcp flags & (syn|ack) == syn|ack drop")
+	p.send(segment{flags: "S", options: p.synOptions()})
+	time.Sleep(again)
+	if late { // of other numbers than the new connection has
+		ack := layers.TCP{SrcPort: layers.TCPPort(to.Port()), DstPort: layers.TCPPort(port), Seq: p.seq + 1<<25, Ack: p.seq - 1<<24, ACK: true, Window: 60000}
+		eth := p.eth
+		eth.DstMAC = s.mac(-1, "server")
+		frames := [][]byte{frameOf(eth, to, p.from, &ack, "")}
+		err := s.server.Do(func() error {
+			return testutil.SendFrames("protects", func() (now [][]byte) { now, frames = frames, nil; return now })
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	p.send(segment{flags: "R", before: 1 << 24})
+	time.Sleep(again)
+	s.run(s.server, "nft flush chain inet t o")
+	got := p.want("SYN-ACK", func(g *layers.TCP) bool { return g.SYN && g.ACK })
+	p.seq, p.ack = p.seq+1, got.Seq+1
+	p.send(segment{flags: ".", options: p.stamps()})
+	p.say("after the reset")
 }
 
 // TestLostSYN has the first SYN that SYNPROXY sends a server be lost: the client can only probe the window then.

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -87,6 +88,60 @@ func TestHandshakes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestHandshakesToXDP has XDP come in front of SYNPROXY between a SYN-ACK of SYNPROXY's and the ACK that answers it: by an apply, and by the
+// end of a trial.
+func TestHandshakesToXDP(t *testing.T) {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
+		t.Run(string(target), func(t *testing.T) {
+			t.Parallel()
+			synInScene(t, "router", 1, 1500, func(s *synScene) {
+				s.echo()
+				handshakes := func(first uint16, change func()) {
+					var started []*peer
+					for i, to := range servers {
+						p := s.newPeer(to, first+uint16(i))
+						p.knock("")
+						started = append(started, p)
+					}
+					change()
+					for _, p := range started {
+						p.send(segment{flags: ".", options: p.stamps()})
+						p.awaitWindow()
+						p.say("after the change")
+					}
+				}
+				s.protect(always, "")
+				handshakes(20_000, func() { s.target = plan.TargetXDP; s.protect(idle, "") })
+				s.try(target, always)
+				handshakes(20_010, s.giveUp)
+			})
+		})
+	}
+}
+
+// try applies a policy of source() on trial.
+func (s *synScene) try(target plan.Target, syn string) {
+	s.Helper()
+	err := s.protects.Do(func() error {
+		p, err := policy.Parse("policy.yaml", []byte(s.source(syn)))
+		if err == nil {
+			_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: target, Confirm: time.Hour})
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// giveUp returns from the policy on trial.
+func (s *synScene) giveUp() {
+	s.Helper()
+	if err := s.protects.Do(func() error { _, err := s.Rollback(s.ctx); return err }); err != nil {
+		s.Fatal(err)
 	}
 }
 

@@ -104,20 +104,10 @@ func (p *peer) send(g segment) {
 	for flag, on := range map[byte]*bool{'S': &tcp.SYN, 'F': &tcp.FIN, 'R': &tcp.RST, 'P': &tcp.PSH, '.': &tcp.ACK} {
 		*on = bytes.IndexByte([]byte(g.flags), flag) >= 0
 	}
-	var ip gopacket.SerializableLayer
-	if p.from.Addr().Is4() {
-		v4 := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: p.from.Addr().AsSlice(), DstIP: p.to.Addr().AsSlice()}
-		tcp.SetNetworkLayerForChecksum(v4)
-		ip = v4
-	} else {
-		v6 := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: p.from.Addr().AsSlice(), DstIP: p.to.Addr().AsSlice()}
-		tcp.SetNetworkLayerForChecksum(v6)
-		ip = v6
-	}
-	frame := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(frame, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, &p.eth, ip, &tcp, gopacket.Payload(g.payload))
+	frame := frameOf(p.eth, p.from, p.to, &tcp, g.payload)
+	var err error
 	for end := time.Now().Add(synPatience); err == nil; time.Sleep(time.Millisecond) {
-		if err = unix.Send(p.socket, frame.Bytes(), 0); !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
+		if err = unix.Send(p.socket, frame, 0); !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
 			break
 		}
 		err = nil // the device's queue is full
@@ -125,6 +115,26 @@ func (p *peer) send(g segment) {
 	if err != nil {
 		p.Fatal(err)
 	}
+}
+
+// frameOf is a frame with a segment.
+func frameOf(eth layers.Ethernet, from, to netip.AddrPort, tcp *layers.TCP, payload string) []byte {
+	var ip gopacket.SerializableLayer
+	if from.Addr().Is4() {
+		v4 := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()}
+		tcp.SetNetworkLayerForChecksum(v4)
+		ip = v4
+	} else {
+		v6 := &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()}
+		tcp.SetNetworkLayerForChecksum(v6)
+		ip = v6
+	}
+	frame := gopacket.NewSerializeBuffer()
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(frame, options, &eth, ip, tcp, gopacket.Payload(payload)); err != nil {
+		panic(err) // the layers are all there
+	}
+	return frame.Bytes()
 }
 
 // receive is the next segment for the peer, nil when there is none for so long.

@@ -26,6 +26,7 @@ func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
 
 // synproxy adds the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
 func (f *familyBuilder) synproxy(t *table, r *ir.Rule) {
+	r = f.pl.Unconnected(r)
 	service := f.pl.Program.Protections[r.Protect-1].Service
 	counters := plan.ProxyCounters{
 		Proxied: shortName(service+":synproxy", maxComment), Invalid: shortName(service+":"+ir.AckInvalid.String(), maxComment),

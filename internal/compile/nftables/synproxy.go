@@ -32,6 +32,7 @@ func (n *generator) protect(rule int, s plan.Stage, p chainInput) {
 
 // synproxy writes the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
 func (n *generator) synproxy(r *ir.Rule, p chainInput) {
+	r = n.plan.Unconnected(r)
 	counters := n.proxy(r.Protect)
 	found := plan.HandshakeOf(n.plan, n.options.Protect, r.Protect)
 	for family, mss := range found.MSS {

@@ -36,6 +36,21 @@ func (pl *Plan) ProxyAnswers() (rules []ir.Rule) {
 // ProxiedAt reports whether a stage has SYNPROXY for a rule.
 func (pl *Plan) ProxiedAt(rule int, s Stage) bool { return s == StageFilter && pl.Proxied(rule) != nil }
 
+// ServerDSCP is the DSCP that XDP gives a packet which is not for SYNPROXY though conntrack may know no connection of it: DSCP_SERVER of
+// bpf/protect.h.
+const ServerDSCP = 3
+
+// Unconnected is a rule with SYNPROXY as it matches the packets that SYNPROXY gets, or that are dropped beside it, when they belong to no
+// connection: all, but behind XDP those that it has marked.
+func (pl *Plan) Unconnected(r *ir.Rule) *ir.Rule {
+	out := *r
+	if pl.Target == TargetXDP {
+		others := []ir.Range{{First: 0, Last: ServerDSCP - 1}, {First: ServerDSCP + 1, Last: 63}}
+		out.Match = match.Also(slices.Clone(r.Match), ir.Match{Field: packet.DSCP, Values: others})
+	}
+	return &out
+}
+
 // Proxies reports whether any rule has SYNPROXY.
 func (pl *Plan) Proxies() bool {
 	return slices.ContainsFunc(pl.Program.Protections, func(p ir.Protection) bool { return p.Router })
