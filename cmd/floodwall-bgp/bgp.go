@@ -29,7 +29,7 @@ const defaultBGP = "/var/lib/floodwall-bgp"
 // side is this host's side of the socket in a directory.
 func (e *env) side(dir string) (upstream.Side, error) {
 	h, err := e.Host()
-	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: dir}, err
+	return upstream.Side{RunningPolicy: h.RunningPolicy, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: dir}, err
 }
 
 func bgpRun(e *env, dir func() string) *cobra.Command {

@@ -77,7 +77,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		case asked.Origin == ban.Manual:
 			return operate.NoLifeline(others), nil
 		}
-		return in.NoSpared(ctx, others)
+		return in.NotAllowed(ctx, others)
 	}
 	if change.spares, err = operate.Renewed(spares, sparedFor); err != nil {
 		return err

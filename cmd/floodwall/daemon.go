@@ -58,7 +58,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	}
 	go giveUpStart(ctx)
 	h.Instance.Marks = periodic.NewMarks(func() string { return datapath.Mark(h.Instance.Dir) })
-	h.Instance.Asked = &periodic.Answer[control.Wishes]{Marks: h.Instance.Marks}
+	h.Instance.Asked = &periodic.Answer[control.RunningPolicy]{Marks: h.Instance.Marks}
 	h.Tap = sample.NewTap(h.Instance)
 	events := api.NewEvents()
 	if e.JSON {
@@ -101,7 +101,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
-	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.BPFFS, datapath.DefaultDir))}
+	side := upstream.Side{RunningPolicy: h.RunningPolicy, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.BPFFS, datapath.DefaultDir))}
 	upstreams := newUpstreamParts(h, side, attacks, report)
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
@@ -111,7 +111,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	serve := func(ctx context.Context) error { return api.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
-	hook := integrations.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	hook := integrations.Sender{RunningPolicy: h.RunningPolicy, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := integrations.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	alerts := integrations.AlertFollower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	return daemon.Watch(ctx, h.Instance, run, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, upstreams.tell, upstreams.climb, upstreams.obeyed.Run)

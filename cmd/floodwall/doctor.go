@@ -34,7 +34,7 @@ func doctorCommand(e *env) *cobra.Command {
 }
 
 func examine(ctx context.Context, e *env, o doctor.Options, all bool) error {
-	found, err := periodic.Within(ctx, func() ([]doctor.Finding, error) { return doctor.Look(ctx, o) })
+	found, err := periodic.Within(ctx, func() ([]doctor.Finding, error) { return doctor.Examine(ctx, o) })
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func feeds(ctx context.Context, e *env) error {
 		return err
 	}
 	if len(all) == 0 {
-		if _, err := h.Wishes(ctx); err != nil {
+		if _, err := h.RunningPolicy(ctx); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func feeds(ctx context.Context, e *env) error {
 		if s.Why != "" {
 			e.Println("%s: %s", s.Set, s.Why)
 		}
-		if s.State == feed.StandsHeld {
+		if s.State == feed.StateHeld {
 			e.Println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, wording.Things(s.Held, "entry", "entries"))
 		}
 		if text := s.Reasons(); text != "" {

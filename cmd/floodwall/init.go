@@ -38,7 +38,7 @@ func initCommand(e *env) *cobra.Command {
 }
 
 func (e *env) writeFirst(file string, devices []string) error {
-	h, err := firstpolicy.Look(devices)
+	h, err := firstpolicy.ReadHost(devices)
 	if errors.Is(err, firstpolicy.ErrNoDevice) {
 		return wording.WithHint(err, "name it: floodwall init --device eth0")
 	}

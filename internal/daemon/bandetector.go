@@ -62,13 +62,13 @@ func (w *watcher) ban(ctx context.Context) {
 
 // follow opens the offences of the policy that runs, unless they are open. Errors are left to the next look.
 func (b *banDetector) follow(ctx context.Context) error {
-	wishes, err := b.in.Wishes(ctx)
+	running, err := b.in.RunningPolicy(ctx)
 	limits, offences := b.last, (*datapath.Offences)(nil)
-	if err != nil || wishes.Key != b.asked {
+	if err != nil || running.Key != b.asked {
 		limits, offences, err = b.in.BanLimits(ctx, b.key)
 		b.last, b.asked = limits, 0
-		if err == nil && (limits == nil || limits.Key == wishes.Key) {
-			b.asked = wishes.Key
+		if err == nil && (limits == nil || limits.Key == running.Key) {
+			b.asked = running.Key
 		}
 	}
 	switch {
@@ -89,7 +89,7 @@ func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences
 	b.offences, b.key, b.limits, b.detectors, b.lifelines = offences, of.Key, of.Limits, nil, nil
 	for _, limit := range b.limits {
 		d := ban.NewDetector(&addrs.Set{})
-		d.Spared = func(p, never netip.Prefix) { b.news.spared(sparedText(limit, p, never)) }
+		d.Allowed = func(p, never netip.Prefix) { b.news.spared(sparedText(limit, p, never)) }
 		b.detectors = append(b.detectors, d)
 	}
 	b.looked = time.Time{}
@@ -114,9 +114,9 @@ func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 		return err
 	}
 	b.lifelines = found
-	never := prefixSet(slices.Concat(of.Spared, found)...)
+	never := prefixSet(slices.Concat(of.Allowlist, found)...)
 	for _, d := range b.detectors {
-		d.Spare(never)
+		d.SetAllowlist(never)
 	}
 	return b.pardon(ctx, never)
 }

@@ -68,7 +68,7 @@ func (f *feeder) exchanges(ctx context.Context) {
 
 // none reports whether the policy that runs has no sets whose content is exchanged.
 func (f *feeder) none(ctx context.Context) bool {
-	w, err := f.in.Wishes(ctx)
+	w, err := f.in.RunningPolicy(ctx)
 	return err == nil && !w.Lists
 }
 
@@ -99,7 +99,7 @@ func (f *feeder) fetch(ctx context.Context) {
 	now := map[string]bool{}
 	for i := range live {
 		s := lists.StatusOf(f.in.Feeds, &live[i])
-		if s.State != feed.StandsStale {
+		if s.State != feed.StateStale {
 			continue
 		}
 		if now[s.Set] = true; !f.said[s.Set] {

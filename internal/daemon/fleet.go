@@ -266,7 +266,7 @@ func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) 
 	if err != nil {
 		return nil, err
 	}
-	wishes, err := h.fleet.in.Wishes(ctx)
+	running, err := h.fleet.in.RunningPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -274,8 +274,8 @@ func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) 
 	h.fleet.set = set.Name
 	h.fleet.mu.Unlock()
 	h.capacity = set.Max
-	whom := slices.Clone(wishes.Spared)
-	if u := wishes.Daemon.Upstream; u != nil {
+	whom := slices.Clone(running.Allowlist)
+	if u := running.Daemon.Upstream; u != nil {
 		for _, p := range u.Peers {
 			whom = append(whom, netip.PrefixFrom(p.Address, p.Address.BitLen()))
 		}

@@ -53,7 +53,7 @@ func TestTalkersOfAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[b].Take(fmt.Sprint("node-", at), s, now)
+			all[b].Put(fmt.Sprint("node-", at), s, now)
 		}
 	}
 	v := all[0].View(now, wire.Most{Talkers: 1000})

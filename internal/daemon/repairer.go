@@ -140,7 +140,7 @@ func concerns(in control.Instance, e netfilter.Event) bool {
 
 // rulesEvery is how often to look at the rules in netfilter.
 func (w *watcher) rulesEvery() time.Duration {
-	if wishes, err := w.in.Wishes(context.Background()); err == nil && wishes.Legacy {
+	if running, err := w.in.RunningPolicy(context.Background()); err == nil && running.Legacy {
 		return lookEvery
 	}
 	return rulesLook

@@ -46,14 +46,14 @@ func (w *watcher) restoreBans(ctx context.Context) {
 }
 
 func (w *watcher) restoreOnce(ctx context.Context) (int, error) {
-	wishes, err := w.in.Wishes(ctx)
+	running, err := w.in.RunningPolicy(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var never *allowlist.List
 	return ban.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
 		if never == nil { // most looks find no loss
-			never = allowlist.Now(wishes.Spared)
+			never = allowlist.Now(running.Allowlist)
 		}
 		return never.Why(p) != ""
 	})

@@ -114,7 +114,7 @@ func (f *Follower) resume(ctx context.Context) {
 		f.fail(ctx, fmt.Errorf("the daemon ended in each of %d trials", k.Tries))
 	default:
 		k.Phase = wire.Loading
-		f.keep(k)
+		f.store(k)
 	}
 }
 
@@ -122,7 +122,7 @@ func (f *Follower) resume(ctx context.Context) {
 func (f *Follower) confirmed(ctx context.Context) {
 	k := f.kept
 	k.Phase, k.Runs, k.RunsContent, k.Tries, k.Problem = wire.Runs, k.Seen, k.Content, 0, ""
-	if f.settle(k); f.kept.Phase == wire.Runs {
+	if f.store(k); f.kept.Phase == wire.Runs {
 		f.Log(fmt.Sprintf("policy of the fleet: version %d runs", k.Seen), nil)
 	}
 	f.tell(ctx)
@@ -133,12 +133,12 @@ func (f *Follower) fail(ctx context.Context, err error) {
 	f.warn(fmt.Errorf("version %d does not run here: %w", f.kept.Seen, err))
 	k := f.kept
 	k.Phase, k.Problem = wire.Failed, err.Error()
-	f.settle(k)
+	f.store(k)
 	f.tell(ctx)
 }
 
-// settle keeps what is decided, in memory at least.
-func (f *Follower) settle(k kept) {
+// store keeps what is decided, in memory at least.
+func (f *Follower) store(k kept) {
 	if err := k.write(f.Dir); err != nil {
 		f.Log("", fmt.Errorf("policy of the fleet: %w", err))
 	}

@@ -66,7 +66,7 @@ type watcher struct {
 // The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
 // returns an error, Watch ends with it.
 func Watch(ctx context.Context, in control.Instance, sockets string, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
-	release, err := instance.LockOf(in.Dir).Take(in.State, sockets)
+	release, err := instance.LockOf(in.Dir).Acquire(in.State, sockets)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 		unsure = statedir.Claim(ctx, in.Dir, in.State)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{in: in, report: inTurn(func(e Event) {
+	w := &watcher{in: in, report: serialized(func(e Event) {
 		if e.Err == nil || ctx.Err() == nil { // the end of Watch is no error of what it ends
 			report(e)
 		}
@@ -116,8 +116,8 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 	}
 }
 
-// inTurn has goroutines call fn one at a time.
-func inTurn(fn func(Event)) func(Event) {
+// serialized has goroutines call fn one at a time.
+func serialized(fn func(Event)) func(Event) {
 	var one sync.Mutex
 	return func(e Event) {
 		one.Lock()
@@ -183,7 +183,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			w.refreshLocal(ctx)
 		case <-look.C:
 			look.Reset(periodic.Left(trialLook))
-			settled.Due(func() bool { return w.settle(ctx) })
+			settled.Due(func() bool { return w.finishTrial(ctx) })
 		case <-rotate.C:
 			w.rotateKeys(ctx)
 		case <-proxied.C:
@@ -206,9 +206,9 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 	}
 }
 
-// settle cleans up after a trial, and reports whether there was nothing to do.
-func (w *watcher) settle(ctx context.Context) (calm bool) {
-	number, err := w.in.Settle(ctx)
+// finishTrial cleans up after a trial, and reports whether there was nothing to do.
+func (w *watcher) finishTrial(ctx context.Context) (calm bool) {
+	number, err := w.in.FinishTrial(ctx)
 	if number > 0 || err != nil {
 		w.report(Event{Text: fmt.Sprintf("the trial of generation %d ended unconfirmed: the previous policy is in force again", number), Err: err})
 	}

@@ -29,7 +29,7 @@ import (
 func look(t *testing.T) []Finding {
 	t.Helper()
 	start := time.Now()
-	found, err := Look(context.Background(), Options{Devices: []string{"fw0"}, Instance: control.Instance{Dir: "/sys/fs/bpf/none"}, interval: 100 * time.Millisecond})
+	found, err := Examine(context.Background(), Options{Devices: []string{"fw0"}, Instance: control.Instance{Dir: "/sys/fs/bpf/none"}, interval: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestNoNativeXDP(t *testing.T) {
 	}
 	sh(t, "ip link add dull type ifb && ip link set dull up && ip link add bridge0 type bridge && ip link set fw0 master bridge0 && ip link set bridge0 up")
 	for device, evidence := range map[string]string{"dull": "driver ifb has no native XDP", "bridge0": "driver bridge has no native XDP"} {
-		found, err := Look(context.Background(), Options{Devices: []string{device}, interval: 1})
+		found, err := Examine(context.Background(), Options{Devices: []string{device}, interval: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestNoNativeXDP(t *testing.T) {
 			t.Errorf("remedy for a bridge: %q", f.Remedy)
 		}
 	}
-	if _, err := Look(context.Background(), Options{Devices: []string{"nowhere"}}); err == nil || err.Error() != "no such device: nowhere" {
+	if _, err := Examine(context.Background(), Options{Devices: []string{"nowhere"}}); err == nil || err.Error() != "no such device: nowhere" {
 		t.Errorf("no device: %v", err)
 	}
 }

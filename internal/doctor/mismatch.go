@@ -47,7 +47,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 		if err != nil {
 			return nil, err
 		}
-		survey := facts.Look(ctx, list)
+		survey := facts.SurveyHost(ctx, list)
 		if differs := mismatch(&m.Protections[i], &b, survey); differs != nil {
 			differs.Policy = m.File
 			found = append(found, *differs)

@@ -3,7 +3,7 @@
 // no equal what is lost with it.
 //
 // Read import.go first: Import calls all steps in their order. Package saved reads files into a
-// saved.Ruleset. follow.go, passage.go and flatten.go follow packets through its chains and write down flat rules of
+// saved.Ruleset. follow.go, traversal.go and flatten.go follow packets through its chains and write down flat rules of
 // which the first match decides. fold.go and merge.go join flat rules. render.go, write.go and writeset.go write the
 // policy. account.go and rest.go find the rules that the policy does not have.
 package importer

@@ -11,7 +11,7 @@ import (
 // Where packets come to the host, such a rule is left out, and those after it are asked. A rule that takes packets out
 // of a chain cannot be left out so, as what follows would drop too much: none of those packets meet the rest of the chain.
 // Where packets are forwarded (lax), what the rule accepts is passed, and nothing is dropped that it might have accepted.
-func (p *passage) doubtful(r *saved.Rule, conds []saved.Cond) {
+func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 	why := strings.Join(conds[0].Unknown, ", ")
 	for i := range conds {
 		conds[i].Unknown = nil
@@ -37,9 +37,9 @@ func (p *passage) doubtful(r *saved.Rule, conds []saved.Cond) {
 	}
 }
 
-func (p *passage) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string) {
+func (p *traversal) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string) {
 	switch {
-	case p.lax:
+	case p.passUnknown:
 		p.report.Lose(r.At, "%s: the policy passes packets that it does not accept", why)
 		n := len(p.out)
 		p.emit(r, conds, pass, false)
@@ -47,7 +47,7 @@ func (p *passage) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string) 
 			p.out[n+i].wide = true
 		}
 		if p.asksNothing(&saved.Rule{At: r.At, Alts: known(r.Alts)}) {
-			p.total, p.wide = true, &r.At
+			p.decided, p.passesAll = true, &r.At
 		}
 	case p.final:
 		p.report.Lose(r.At, "%s: it accepts some packets that the policy may drop", why)
@@ -68,26 +68,26 @@ func known(conds []saved.Cond) (out []saved.Cond) {
 }
 
 // perhapsLeaves goes on when some of the packets, nobody knows which, have left the chain.
-func (p *passage) perhapsLeaves(r *saved.Rule, conds []saved.Cond) {
-	if p.lax {
-		p.sure, p.leaks = false, true
+func (p *traversal) perhapsLeaves(r *saved.Rule, conds []saved.Cond) {
+	if p.passUnknown {
+		p.sure, p.undecided = false, true
 		return
 	}
 	p.leave(conds)
 	p.doubt = &r.At
 }
 
-func (p *passage) perhapsEnters(r *saved.Rule, conds []saved.Cond, why string) {
+func (p *traversal) perhapsEnters(r *saved.Rule, conds []saved.Cond, why string) {
 	if t := p.chain.Table.Chains[r.Act.Target]; t != nil && r.Act.Kind == saved.ActJump && inert(t, t.Rules, map[*saved.Chain]bool{}) {
 		t.Visited = true
 		p.report.Note(r.At, "%s: chain %s gives no verdict", why, t.Name)
 		return
 	}
-	if p.lax {
+	if p.passUnknown {
 		p.report.Lose(r.At, "%s: the policy passes what chain %s accepts, and drops nothing for it", why, r.Act.Target)
 		p.enter(&saved.Rule{At: r.At, Alts: known(r.Alts), Act: saved.Action{Kind: saved.ActJump, Target: r.Act.Target}}, conds, false)
-		if p.total && p.wide == nil {
-			p.wide = &r.At
+		if p.decided && p.passesAll == nil {
+			p.passesAll = &r.At
 		}
 		return
 	}
@@ -99,7 +99,7 @@ func (p *passage) perhapsEnters(r *saved.Rule, conds []saved.Cond, why string) {
 }
 
 // loseChain reports all rules that are asked only after a jump without equal.
-func (p *passage) loseChain(name string, at saved.Place) {
+func (p *traversal) loseChain(name string, at saved.Place) {
 	c := p.chain.Table.Chains[name]
 	if c == nil || p.lost[c] {
 		return

@@ -46,7 +46,7 @@ func (w *follower) through(rs *saved.Ruleset, all saved.Cond, router bool) []fla
 		w.all(rs, saved.HookInput, trail{paths: []saved.Cond{paths}, sure: true})
 	}
 	forward := func(paths saved.Cond) {
-		w.all(rs, saved.HookForward, trail{paths: []saved.Cond{paths}, sure: true, lax: true})
+		w.all(rs, saved.HookForward, trail{paths: []saved.Cond{paths}, sure: true, passUnknown: true})
 	}
 	through, _ := all.To(here.Not()).Possible(w.family)
 	rejects := anyRule(rs, w.family, func(r *saved.Rule) bool { return r.Act.Kind == saved.ActReject })

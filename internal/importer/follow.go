@@ -71,10 +71,10 @@ func (w *follower) exhausted() bool { return w.spent > w.allowed }
 
 // trail is where a follower is: on which ways packets get here, and what happens to them.
 type trail struct {
-	paths []saved.Cond
-	final bool // no base chain follows, so that to accept is to pass
-	lax   bool // what has no equal is passed; see doubt.go
-	sure  bool // all packets of paths get here; if not, only passing is sound
+	paths       []saved.Cond
+	final       bool // no base chain follows, so that to accept is to pass
+	passUnknown bool // what has no equal is passed; see doubt.go
+	sure        bool // all packets of paths get here; if not, only passing is sound
 }
 
 // base follows a base chain for packets on t.paths.
@@ -85,10 +85,10 @@ func (w *follower) base(c *saved.Chain, t trail) {
 	if c.Policy.Kind == saved.ActDrop {
 		kind = saved.ActDrop
 	}
-	if p.wide != nil && kind == saved.ActDrop {
-		p.report.Lose(c.PolicyAt, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
+	if p.passesAll != nil && kind == saved.ActDrop {
+		p.report.Lose(c.PolicyAt, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.passesAll))
 	}
-	if kind == saved.ActAccept && !t.final || p.total {
+	if kind == saved.ActAccept && !t.final || p.decided {
 		return
 	}
 	p.paths, p.left, p.doubt = all, p.exits, nil
@@ -96,8 +96,8 @@ func (w *follower) base(c *saved.Chain, t trail) {
 }
 
 // follow follows a chain.
-func (w *follower) follow(c *saved.Chain, t trail) *passage {
-	p := &passage{follower: w, trail: t, chain: c}
+func (w *follower) follow(c *saved.Chain, t trail) *traversal {
+	p := &traversal{follower: w, trail: t, chain: c}
 	c.Visited = true
 	if slices.Contains(w.stack, c) {
 		w.report.Lose(c.PolicyAt, "chain %s leads to itself: the policy does not follow it again", c.Name)

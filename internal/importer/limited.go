@@ -23,7 +23,7 @@ type part struct {
 }
 
 // limited writes down what becomes of packets that exceed the limit of r, and returns those of which r is certain then.
-func (p *passage) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Cond) {
+func (p *traversal) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Cond) {
 	var doubtful []saved.Cond
 	if p.indifferent(r) {
 		return nil
@@ -52,7 +52,7 @@ func (p *passage) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Co
 }
 
 // countedAgain loses that limits of a chain count packets each time that they come to it. known are those that have been there.
-func (p *passage) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
+func (p *traversal) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
 	limits, ok := p.limits[c]
 	if !ok {
 		limits = limitsOf(c, map[*saved.Chain]bool{})
@@ -70,7 +70,7 @@ func (p *passage) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
 }
 
 // meetsAny reports whether some packet of c is one of a list.
-func (p *passage) meetsAny(c saved.Cond, list []saved.Cond) bool {
+func (p *traversal) meetsAny(c saved.Cond, list []saved.Cond) bool {
 	return slices.ContainsFunc(list, func(k saved.Cond) bool {
 		p.spent++
 		_, some := c.And(k).Possible(p.family)
@@ -96,7 +96,7 @@ func limitsOf(c *saved.Chain, seen map[*saved.Chain]bool) (list []*saved.Limit) 
 }
 
 // indifferent reports whether r makes no difference to any packet's verdict.
-func (p *passage) indifferent(r *saved.Rule) bool {
+func (p *traversal) indifferent(r *saved.Rule) bool {
 	switch t := p.chain.Table.Chains[r.Act.Target]; r.Act.Kind {
 	case saved.ActReturn:
 		return inert(p.chain, p.rest, map[*saved.Chain]bool{})
@@ -111,7 +111,7 @@ func (p *passage) indifferent(r *saved.Rule) bool {
 }
 
 // overs writes down the rules for packets of c that exceed l. It reports whether they say what r does.
-func (p *passage) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
+func (p *traversal) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	parts, ok := p.fate(c)
 	dropped := 0
 	for _, part := range parts {
@@ -155,7 +155,7 @@ func severalLimits(list []flat, rep *saved.Report) {
 
 // fate divides c by the verdicts that its packets come to if they exceed all limits. ok is false when there are too many
 // parts.
-func (p *passage) fate(c saved.Cond) (parts []part, ok bool) {
+func (p *traversal) fate(c saved.Cond) (parts []part, ok bool) {
 	p.before = append(p.before, fold(p.out[p.folded:])...)
 	p.folded = len(p.out)
 	left, ok := p.apart([]saved.Cond{c}, p.before, func(saved.Cond, *flat) {}) // the others are decided before
@@ -186,7 +186,7 @@ func (p *passage) fate(c saved.Cond) (parts []part, ok bool) {
 
 // apart takes out of conds the packets that rules decide, of which it tells with each such rule. ok is false when too many
 // parts would be left.
-func (p *passage) apart(conds []saved.Cond, rules []flat, tell func(saved.Cond, *flat)) (left []saved.Cond, ok bool) {
+func (p *traversal) apart(conds []saved.Cond, rules []flat, tell func(saved.Cond, *flat)) (left []saved.Cond, ok bool) {
 	left = conds
 	for i := range rules {
 		f := &rules[i]

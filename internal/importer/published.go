@@ -62,7 +62,7 @@ func (w *follower) publishOne(rs *saved.Ruleset, p published, c saved.Cond, d sa
 	}
 	t.Limit, t.DNAT = nil, false
 	if t, ok := t.Possible(w.family); ok {
-		inner.run(rs.Base(w.family, hook), trail{paths: []saved.Cond{t}, sure: true, lax: lax}, true)
+		inner.run(rs.Base(w.family, hook), trail{paths: []saved.Cond{t}, sure: true, passUnknown: lax}, true)
 	}
 	w.report.Translates(p.rule.At)
 	w.report.Lose(p.rule.At, "translates addresses, and has to stay: the policy also passes what it does not translate, as it belongs to no connection")
@@ -98,7 +98,7 @@ func translatedPorts(c saved.Cond, numbers saved.Values) saved.Values {
 }
 
 // finds keeps the packets that meet a rule that translates destinations.
-func (p *passage) finds(r *saved.Rule, conds []saved.Cond) {
+func (p *traversal) finds(r *saved.Rule, conds []saved.Cond) {
 	if _, does := r.Translation(); does && p.chain.NAT {
 		p.published = append(p.published, published{r, p.chain, slices.Clone(conds)})
 	}

@@ -41,7 +41,7 @@ func eachOf(rs *saved.Ruleset, visit func(*saved.Rule)) {
 }
 
 // proxies writes down that the packets of a rule for SYNPROXY belong to a service, if one can be for them.
-func (p *passage) proxies(r *saved.Rule, conds []saved.Cond) bool {
+func (p *traversal) proxies(r *saved.Rule, conds []saved.Cond) bool {
 	keys, ok := r.Proxies()
 	if !ok || !p.sure {
 		return false

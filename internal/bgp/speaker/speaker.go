@@ -97,11 +97,11 @@ func (s *Speaker) take(w *wire.Wanted) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.settle(time.Now())
+	return s.update(time.Now())
 }
 
-// settle announces what is due at a time, and withdraws what is not.
-func (s *Speaker) settle(now time.Time) error {
+// update announces what is due at a time, and withdraws what is not.
+func (s *Speaker) update(now time.Time) error {
 	if s.sessions == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (s *Speaker) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		if err := s.settle(time.Now()); err != nil {
+		if err := s.update(time.Now()); err != nil {
 			s.problem = err.Error()
 		}
 		s.mu.Unlock()

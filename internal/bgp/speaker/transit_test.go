@@ -118,22 +118,22 @@ func TestManyRoutes(t *testing.T) {
 		}
 	}
 	is("more routes than this host takes", true, 3)
-	settle := func(now time.Time) {
+	update := func(now time.Time) {
 		t.Helper()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err := s.settle(now); err != nil {
+		if err := s.update(now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now := time.Now()
-	settle(now.Add(againLook))
-	settle(now.Add(againWait))
+	update(now.Add(againLook))
+	update(now.Add(againWait))
 	is("before the session may begin again", true, 3)
 	if err := hostile.DeletePath(apiutil.DeletePathRequest{Paths: many[3:]}); err != nil {
 		t.Fatal(err)
 	}
-	settle(now.Add(againLook + againWait))
+	update(now.Add(againLook + againWait))
 	is("the session begins again", false, 6)
 }
 

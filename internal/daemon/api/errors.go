@@ -37,7 +37,7 @@ type Failure struct {
 // statusOf is the status that fits an error.
 func statusOf(err error) int {
 	var own *Error
-	var fallen *generation.FallenError
+	var removed *generation.RemovedError
 	var mistake *policy.Error
 	var mistakes policy.Errors
 	var refused ban.Refusals
@@ -55,7 +55,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &own):
 		return own.Status
-	case errors.As(err, &fallen), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded),
+	case errors.As(err, &removed), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, context.Canceled): // the daemon ends
 		return http.StatusServiceUnavailable
 	case errors.As(err, &fetch), errors.As(err, &body):

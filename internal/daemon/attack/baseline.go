@@ -29,8 +29,8 @@ func (b *baseline) add(s sample.Sample) {
 	}
 }
 
-// settle takes what is older than learnDelay: no attack has started since.
-func (b *baseline) settle(now time.Time) {
+// finish takes what is older than learnDelay: no attack has started since.
+func (b *baseline) finish(now time.Time) {
 	n := 0
 	for n < len(b.pending) && now.Sub(b.pending[n].Time) > learnDelay {
 		b.take(b.pending[n])

@@ -30,7 +30,7 @@ import (
 
 // Sets are where a Bouncer enters bans. control.Instance has them.
 type Sets interface {
-	Wishes(ctx context.Context) (control.Wishes, error)
+	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
 	UnblockOf(ctx context.Context, set string, of ban.Owner, prefixes []netip.Prefix) (control.Fill, error)
 	EachBlocked(ctx context.Context, set string, fn func(ban.Blocked)) error
@@ -74,7 +74,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 
 // step does what is due.
 func (b *Bouncer) step(ctx context.Context) error {
-	w, err := b.Sets.Wishes(ctx)
+	w, err := b.Sets.RunningPolicy(ctx)
 	switch {
 	case errors.Is(err, datapath.ErrNotLoaded):
 		b.entered = nil
@@ -103,7 +103,7 @@ func (b *Bouncer) step(ctx context.Context) error {
 }
 
 // turn asks, and brings the set up to date, also when the server does not answer: the policy may be another.
-func (b *Bouncer) turn(ctx context.Context, w control.Wishes) error {
+func (b *Bouncer) turn(ctx context.Context, w control.RunningPolicy) error {
 	var asked error
 	if b.client != nil && !time.Now().Before(b.due) {
 		asked = b.ask(ctx)
@@ -198,7 +198,7 @@ func (b *Bouncer) find(ctx context.Context) error {
 }
 
 // sync brings the set to what the book says, with one change for what goes and one for what comes.
-func (b *Bouncer) sync(ctx context.Context, w control.Wishes) error {
+func (b *Bouncer) sync(ctx context.Context, w control.RunningPolicy) error {
 	if err := b.find(ctx); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (b *Bouncer) sync(ctx context.Context, w control.Wishes) error {
 	if err != nil {
 		return err
 	}
-	wanted, refused, over := screen(b.book.wanted(), allowlist.Now(w.Spared), fill.Capacity-fill.Capacity/4)
+	wanted, refused, over := screen(b.book.wanted(), allowlist.Now(w.Allowlist), fill.Capacity-fill.Capacity/4)
 	maps.DeleteFunc(b.entered, func(_ netip.Prefix, e entry) bool { return !e.end.After(now) })
 	var gone []netip.Prefix
 	for p := range b.entered {

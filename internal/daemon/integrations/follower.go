@@ -24,7 +24,7 @@ import (
 
 // SuricataSets are where a Follower enters bans. control.Instance has them.
 type SuricataSets interface {
-	Wishes(ctx context.Context) (control.Wishes, error)
+	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
 }
 
@@ -80,7 +80,7 @@ func (f *AlertFollower) stop() {
 
 // step does what is due.
 func (f *AlertFollower) step(ctx context.Context) error {
-	w, err := f.Sets.Wishes(ctx)
+	w, err := f.Sets.RunningPolicy(ctx)
 	switch {
 	case errors.Is(err, datapath.ErrNotLoaded), err == nil && w.Daemon.Suricata == nil:
 		f.stop()
@@ -98,7 +98,7 @@ func (f *AlertFollower) step(ctx context.Context) error {
 	}
 	f.of = of
 	defer func() { f.notes.tell(time.Now(), f.Report) }()
-	return f.follow(ctx, w.Spared)
+	return f.follow(ctx, w.Allowlist)
 }
 
 // follow reads until the end of the file, and enters bans between.

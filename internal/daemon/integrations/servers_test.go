@@ -166,8 +166,8 @@ func newSender(t *testing.T, url string) *sender {
 	hook := &policy.Webhook{URL: url, SecretFile: secret}
 	s := &sender{}
 	s.Sender = &Sender{
-		Wishes: func(context.Context) (control.Wishes, error) {
-			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		RunningPolicy: func(context.Context) (control.RunningPolicy, error) {
+			return control.RunningPolicy{Daemon: policy.Daemon{Webhook: hook}}, nil
 		},
 		Events: api.NewEvents(),
 		Report: func(text string, err error) { s.said = append(s.said, fmt.Sprint(text, err)) },
@@ -375,9 +375,9 @@ func TestLossesOfServers(t *testing.T) {
 	r.answer.Store(&fails)
 	s := newSender(t, old.URL)
 	hook := policy.Webhook{URL: old.URL}
-	s.Wishes = func(context.Context) (control.Wishes, error) {
+	s.RunningPolicy = func(context.Context) (control.RunningPolicy, error) {
 		of := hook
-		return control.Wishes{Daemon: policy.Daemon{Webhook: &of}}, nil
+		return control.RunningPolicy{Daemon: policy.Daemon{Webhook: &of}}, nil
 	}
 	lose := func(n int, want ...string) {
 		t.Helper()
@@ -427,13 +427,13 @@ func TestWebhookEnd(t *testing.T) {
 		for range 3 {
 			s.Events.Publish(api.KindDone, "one")
 		}
-		wishes := s.Wishes
+		running := s.RunningPolicy
 		looks := 0
-		s.Wishes = func(ctx context.Context) (control.Wishes, error) {
+		s.RunningPolicy = func(ctx context.Context) (control.RunningPolicy, error) {
 			if looks++; looks == 2 { // after the first request
 				end()
 			}
-			return wishes(ctx)
+			return running(ctx)
 		}
 		if err := s.Run(ctx); err != nil {
 			t.Error(err)

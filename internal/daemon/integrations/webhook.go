@@ -53,9 +53,9 @@ const mostHead = 64 << 10
 
 // Sender posts events to where the policy that runs says.
 type Sender struct {
-	Wishes func(context.Context) (control.Wishes, error)
-	Events *api.Events
-	Report func(text string, err error) // is told of a failure once, and when it is over
+	RunningPolicy func(context.Context) (control.RunningPolicy, error)
+	Events        *api.Events
+	Report        func(text string, err error) // is told of a failure once, and when it is over
 
 	of    policy.Webhook
 	last  uint64 // event that was sent, or lost
@@ -80,13 +80,13 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // step posts what there is, if it is time to.
 func (s *Sender) step(ctx context.Context) {
-	w, err := s.Wishes(ctx)
+	w, err := s.RunningPolicy(ctx)
 	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 		return // others say so
 	}
 	of := w.Daemon.Webhook
 	if of == nil {
-		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
+		*s = Sender{RunningPolicy: s.RunningPolicy, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
 		return
 	}
 	if s.of.URL != of.URL { // it has missed nothing yet

@@ -60,8 +60,8 @@ func TestSender(t *testing.T) {
 	hook := &policy.Webhook{URL: server.URL + "/hook?token=hidden", SecretFile: file}
 	var said []string
 	s := &Sender{
-		Wishes: func(context.Context) (control.Wishes, error) {
-			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		RunningPolicy: func(context.Context) (control.RunningPolicy, error) {
+			return control.RunningPolicy{Daemon: policy.Daemon{Webhook: hook}}, nil
 		},
 		Events: api.NewEvents(),
 		Report: func(text string, err error) { said = append(said, fmt.Sprint(text, err)) },
@@ -185,8 +185,8 @@ func TestHangs(t *testing.T) {
 	var said []string
 	hook := &policy.Webhook{URL: hanging.URL + "/?token=hidden"}
 	s := &Sender{
-		Wishes: func(context.Context) (control.Wishes, error) {
-			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		RunningPolicy: func(context.Context) (control.RunningPolicy, error) {
+			return control.RunningPolicy{Daemon: policy.Daemon{Webhook: hook}}, nil
 		},
 		Events: api.NewEvents(), Report: func(text string, err error) { said = append(said, fmt.Sprint(text, err)) }, patience: 50 * time.Millisecond,
 	}
@@ -221,8 +221,8 @@ func TestRetry(t *testing.T) {
 	bad := &policy.Webhook{URL: "http://127.0.0.1:1/"}
 	hook := bad
 	s := &Sender{
-		Wishes: func(context.Context) (control.Wishes, error) {
-			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		RunningPolicy: func(context.Context) (control.RunningPolicy, error) {
+			return control.RunningPolicy{Daemon: policy.Daemon{Webhook: hook}}, nil
 		},
 		Events: api.NewEvents(), Report: func(string, error) {},
 	}

@@ -94,13 +94,13 @@ func NotOf(sessions []facts.Session) func(netip.Prefix) error {
 	}
 }
 
-// NoSpared refuses prefixes that no program may ban, and those that others refuses.
-func (h Host) NoSpared(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
-	w, err := h.Wishes(ctx)
+// NotAllowed refuses prefixes that no program may ban, and those that others refuses.
+func (h Host) NotAllowed(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
+	w, err := h.RunningPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := allowlist.Now(w.Spared)
+	list := allowlist.Now(w.Allowlist)
 	return func(p netip.Prefix) error {
 		if why := list.Why(p); why != "" {
 			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), sparedHint}
@@ -164,11 +164,11 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	switch {
 	case o.Force:
 	case origin != ban.Manual:
-		w, err := h.Wishes(ctx)
+		w, err := h.RunningPolicy(ctx)
 		if err != nil {
 			return Changed{}, err
 		}
-		bans, refused = spare(bans, allowlist.Now(w.Spared), " for a program", sparedHint)
+		bans, refused = spare(bans, allowlist.Now(w.Allowlist), " for a program", sparedHint)
 	case o.Unseen:
 		bans, refused = spare(bans, allowlist.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
 	default:

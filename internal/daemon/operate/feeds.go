@@ -27,7 +27,7 @@ func (h Host) Feeds(ctx context.Context) ([]lists.Status, error) {
 
 // loadedLive is Live, and datapath.ErrNotLoaded when no policy runs.
 func (h Host) loadedLive(ctx context.Context) ([]manifest.Live, error) {
-	if _, err := h.Wishes(ctx); err != nil {
+	if _, err := h.RunningPolicy(ctx); err != nil {
 		return nil, err
 	}
 	return h.Live(ctx)

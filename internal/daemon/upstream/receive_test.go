@@ -104,7 +104,7 @@ type kernel struct {
 	fails    func([]manifest.Temporary) error
 }
 
-func (k *kernel) Wishes(context.Context) (w control.Wishes, err error) {
+func (k *kernel) RunningPolicy(context.Context) (w control.RunningPolicy, err error) {
 	w.Daemon.Upstream, w.Temporary = k.upstream, k.rules
 	return w, nil
 }

@@ -26,7 +26,7 @@ const Owner = "flowspec"
 
 // Rules are where a Receiver enters rules. control.Instance has them.
 type Rules interface {
-	Wishes(ctx context.Context) (control.Wishes, error)
+	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error
 }
 
@@ -97,7 +97,7 @@ func (r *Receiver) Figures() Figures {
 
 // step does what is due. All changes since the last step become one transaction.
 func (r *Receiver) step(ctx context.Context, now time.Time) error {
-	w, err := r.Rules.Wishes(ctx)
+	w, err := r.Rules.RunningPolicy(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil
 	} else if err != nil {

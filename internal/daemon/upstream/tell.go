@@ -20,9 +20,9 @@ import (
 
 // Side is this host's side of the socket.
 type Side struct {
-	Wishes func(context.Context) (control.Wishes, error) // of the policy that runs
-	Book   Book
-	Dir    string // of the socket of `floodwall-bgp`
+	RunningPolicy func(context.Context) (control.RunningPolicy, error) // of the policy that runs
+	Book          Book
+	Dir           string // of the socket of `floodwall-bgp`
 }
 
 // ErrNone says that the policy names no routers.
@@ -30,7 +30,7 @@ var ErrNone = errors.New("the policy that runs has no `upstream`")
 
 // Policy is what the policy that runs says of the routers, ErrNone when that is nothing.
 func (s Side) Policy(ctx context.Context) (*policy.Upstream, error) {
-	w, err := s.Wishes(ctx)
+	w, err := s.RunningPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}

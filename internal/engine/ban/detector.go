@@ -25,7 +25,7 @@ const (
 const (
 	inFlight   = 10 * time.Second // after a ban, offences are those of packets that were on their way
 	sayAgain   = time.Minute      // after which a ban that is entered again is news
-	mostSpared = 100              // offenders of which it is told that they are spared
+	maxAllowed = 100              // offenders of which it is told that they are on the allowlist
 )
 
 // neighbours is the number of offenders within a wider prefix from which on the wider prefix is banned in their place.
@@ -44,15 +44,15 @@ type Verdict struct {
 
 // Detector counts the offences of one limit. The zero value is not usable; see New.
 type Detector struct {
-	// Spared, unless it is nil, is told once of an offender that is not banned, with a prefix around it or in it that never
+	// Allowed, unless it is nil, is told once of an offender that is not banned, with a prefix around it or in it that never
 	// is; of the first 100 of them.
-	Spared func(p, never netip.Prefix)
+	Allowed func(p, never netip.Prefix)
 
 	never     *addrs.Set
 	offenders map[netip.Prefix]*offender
 	banned    map[netip.Prefix]time.Time                  // until when that is believed: somebody may lift the ban
 	told      map[netip.Prefix]time.Time                  // until when a ban is no news
-	spares    map[netip.Prefix]bool                       // that Spared was told of
+	reported  map[netip.Prefix]bool                       // that Allowed was told of
 	inside    map[netip.Prefix]map[netip.Prefix]time.Time // of a wider prefix, what offended in it, and until when that counts
 	swept     time.Time
 }
@@ -67,13 +67,13 @@ type offender struct {
 func NewDetector(never *addrs.Set) *Detector {
 	return &Detector{
 		never: never, offenders: map[netip.Prefix]*offender{}, banned: map[netip.Prefix]time.Time{},
-		told: map[netip.Prefix]time.Time{}, spares: map[netip.Prefix]bool{},
+		told: map[netip.Prefix]time.Time{}, reported: map[netip.Prefix]bool{},
 		inside: map[netip.Prefix]map[netip.Prefix]time.Time{},
 	}
 }
 
-// Spare replaces the addresses that are never banned.
-func (d *Detector) Spare(never *addrs.Set) { d.never = never }
+// SetAllowlist replaces the addresses that are never banned.
+func (d *Detector) SetAllowlist(never *addrs.Set) { d.never = never }
 
 // Offence records that a prefix exceeded the limit, and returns the ban that follows, if any: of the prefix for a time, or of a wider one
 // with many offenders in it.
@@ -82,13 +82,13 @@ func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) 
 	if d.isBanned(p, now) || !d.offends(p, now) {
 		return Verdict{}, false
 	}
-	if d.spared(p) {
-		d.tellSpared(p)
+	if d.isAllowed(p) {
+		d.reportAllowed(p)
 		return Verdict{}, false
 	}
 	ban, until := Verdict{Prefix: p, Offends: 1}, now.Add(length)
 	for wide, part := range around(p) {
-		if d.spared(wide) {
+		if d.isAllowed(wide) {
 			break // and what is wider still
 		}
 		if n := d.join(wide, part, now, until); n >= neighbours && ban.Prefix == p {
@@ -208,21 +208,21 @@ func forgetEnded(times map[netip.Prefix]time.Time, now time.Time) {
 	maps.DeleteFunc(times, func(_ netip.Prefix, until time.Time) bool { return !now.Before(until) })
 }
 
-// tellSpared tells that p is not banned.
-func (d *Detector) tellSpared(p netip.Prefix) {
-	if d.Spared == nil || d.spares[p] || len(d.spares) == mostSpared {
+// reportAllowed tells that p is not banned.
+func (d *Detector) reportAllowed(p netip.Prefix) {
+	if d.Allowed == nil || d.reported[p] || len(d.reported) == maxAllowed {
 		return
 	}
-	d.spares[p] = true
+	d.reported[p] = true
 	for q := range d.never.Prefixes() {
 		if q.Overlaps(p) {
-			d.Spared(p, q)
+			d.Allowed(p, q)
 			return
 		}
 	}
 }
 
-func (d *Detector) spared(p netip.Prefix) bool {
+func (d *Detector) isAllowed(p netip.Prefix) bool {
 	var b addrs.Builder
 	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
 	return d.never.Overlaps(b.Set())

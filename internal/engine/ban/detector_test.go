@@ -134,9 +134,9 @@ func TestSpared(t *testing.T) {
 	}
 	d := NewDetector(&addrs.Set{})
 	var told []string
-	d.Spared = func(p, never netip.Prefix) { told = append(told, fmt.Sprint(p, " ", never)) }
+	d.Allowed = func(p, never netip.Prefix) { told = append(told, fmt.Sprint(p, " ", never)) }
 	wantBans(t, offend(d, "192.0.2.0/24", enough, start, 0), "192.0.2.0/24 for 1")
-	d.Spare(b.Set())
+	d.SetAllowlist(b.Set())
 	later := start.Add(time.Minute)
 	for _, p := range []string{"192.0.2.0/24", "10.1.2.3/32", "2001:db8:1::/64", "192.0.2.0/24"} {
 		wantBans(t, offend(d, p, 3*enough, later, 0))
@@ -144,11 +144,11 @@ func TestSpared(t *testing.T) {
 	if want := "[192.0.2.0/24 192.0.2.200/32 10.1.2.3/32 10.0.0.0/8 2001:db8:1::/64 2001:db8::/32]"; fmt.Sprint(told) != want {
 		t.Errorf("told of %v, want %v", told, want)
 	}
-	for i := range 2 * mostSpared {
+	for i := range 2 * maxAllowed {
 		offend(d, fmt.Sprintf("10.0.%d.0/24", i), enough, later, 0)
 	}
-	if len(told) != mostSpared {
-		t.Errorf("told of %d that are spared, want %d", len(told), mostSpared)
+	if len(told) != maxAllowed {
+		t.Errorf("told of %d that are spared, want %d", len(told), maxAllowed)
 	}
 }
 

@@ -22,11 +22,11 @@ import (
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
 type Instance struct {
 	Dir   string
-	State string                   // the directory for what is kept over a reboot; "": none, and any will do
-	Bans  *ban.Log                 // where entries of dynamic sets are kept over a reboot; nil: they are not
-	Feeds feed.Store               // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
-	Asked *periodic.Answer[Wishes] // the last answer of Wishes, for a daemon of many parts; nil: none is kept
-	Marks *periodic.Marks          // tell a daemon whether anything has changed; nil: it is not known
+	State string                          // the directory for what is kept over a reboot; "": none, and any will do
+	Bans  *ban.Log                        // where entries of dynamic sets are kept over a reboot; nil: they are not
+	Feeds feed.Store                      // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
+	Asked *periodic.Answer[RunningPolicy] // the last answer of RunningPolicy, for a daemon of many parts; nil: none is kept
+	Marks *periodic.Marks                 // tell a daemon whether anything has changed; nil: it is not known
 }
 
 // lockWait is the time for which a command waits for another that changes the state. On a slow machine, or with large lists, an apply takes

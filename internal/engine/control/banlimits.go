@@ -22,7 +22,7 @@ type BanLimits struct {
 	Generation int
 	Policy     string         // its file
 	Limits     []BanLimit     // by the number of the limit that an offence has
-	Spared     []netip.Prefix // those that the policy names, and those of the operators who applied it
+	Allowlist  []netip.Prefix // those that the policy names, and those of the operators who applied it
 }
 
 // BanLimit is a limit of a rule.
@@ -47,7 +47,7 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 	if g.Program == nil || m.BanningRule() == "" {
 		return nil, nil, nil
 	}
-	b = &BanLimits{Key: m.Key, Generation: g.Number, Policy: m.File, Spared: slices.Concat(m.Never, m.Operators)}
+	b = &BanLimits{Key: m.Key, Generation: g.Number, Policy: m.File, Allowlist: slices.Concat(m.Never, m.Operators)}
 	for _, limit := range m.Limits {
 		b.Limits = append(b.Limits, BanLimit{limit.Rule, limit.Ban})
 	}
@@ -72,30 +72,30 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 // hasDaemon reports whether a daemon runs for the instance.
 func (in Instance) hasDaemon() bool { return instance.LockOf(in.Dir).Held() }
 
-// Wishes are the settings of the policy that runs for the programs beside it.
-type Wishes struct {
-	Key    uint64 // tells the policy from others
-	File   string // the policy
-	Daemon policy.Daemon
-	Lists  bool           // it has sets whose content is exchanged
-	Legacy bool           // it has rules in iptables
-	Spared []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
+// RunningPolicy are the settings of the policy that runs for the programs beside it.
+type RunningPolicy struct {
+	Key       uint64 // tells the policy from others
+	File      string // the policy
+	Daemon    policy.Daemon
+	Lists     bool           // it has sets whose content is exchanged
+	Legacy    bool           // it has rules in iptables
+	Allowlist []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
 
 	Temporary []manifest.Temporary // its temporary rules, some of which may have ended
 }
 
-// Wishes reads those of the policy that runs.
-func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
-	return in.Asked.Of(func() (w Wishes, err error) {
+// RunningPolicy reads those of the policy that runs.
+func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
+	return in.Asked.Of(func() (w RunningPolicy, err error) {
 		l, err := generation.Find(ctx, in.Dir)
 		if err != nil {
 			return w, err
 		}
 		defer l.Close()
 		m := l.Generations[0].Manifest
-		w = Wishes{
+		w = RunningPolicy{
 			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
-			Spared: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
+			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
 		}
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
@@ -116,7 +116,7 @@ func (in Instance) DynamicSet(ctx context.Context, name string) (manifest.Set, e
 
 // DaemonSettings is what the policy that runs says of the daemon.
 func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
-	w, err := in.Wishes(ctx)
+	w, err := in.RunningPolicy(ctx)
 	return w.Daemon, err
 }
 

@@ -129,7 +129,7 @@ func lowerSound(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	for _, n := range p.Notes {
 		written = append(written, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
-	settled, where := settle(p, host)
+	settled, where := withHostFacts(p, host)
 	program, notes, err := compile.Lower(settled)
 	optimized, more := compile.Optimize(program)
 	c := Compiled{Policy: p, Notes: slices.Concat(written, notes, more, where), host: host, own: sync.OnceValue(ownAddresses)}
@@ -175,9 +175,9 @@ func ownAddresses() []netip.Addr {
 	return own
 }
 
-// settle adds the facts of this host to a policy. It decides for each protected service where it is, with notes for services whose place is
+// withHostFacts adds the facts of this host to a policy. It decides for each protected service where it is, with notes for services whose place is
 // open. Packets of services on this host are kept out of conntrack, unless the policy says how they are tracked.
-func settle(p *policy.Policy, host *facts.Facts) (*policy.Policy, []string) {
+func withHostFacts(p *policy.Policy, host *facts.Facts) (*policy.Policy, []string) {
 	var notes []string
 	out := *p
 	out.Services, out.DHCPServers = slices.Clone(p.Services), host.DHCPServers

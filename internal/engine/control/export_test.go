@@ -7,7 +7,7 @@ var stepLists = map[string][]step{
 	"decide": decide, "loadXDP": loadXDP, "loadNetfilter": loadNetfilter, "switchXDP": switchXDP, "switchNetfilter": switchNetfilter,
 	"tidyTrial": tidyTrial, "tidyMove": tidyMove, "tidyApply": tidyApply, "confirming": confirming, "afterConfirm": afterConfirm,
 	"givingUp": givingUp, "afterGivingUp": afterGivingUp, "goingBack": goingBack, "afterGoingBack": afterGoingBack,
-	"exchanging": exchanging, "repairing": repairing, "mending": mending, "settling": settling,
+	"exchanging": exchanging, "repairing": repairing, "mending": mending, "finishingTrial": finishingTrial,
 }
 
 // StepLists are the names of all lists of steps.

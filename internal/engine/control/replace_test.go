@@ -248,7 +248,7 @@ func (e *ends) replaceFaults(target plan.Target) {
 		switch {
 		case err == nil && m != nil:
 			moves++
-			if _, err := e.Settle(t.Context()); err != nil { // the next command removes what is left
+			if _, err := e.FinishTrial(t.Context()); err != nil { // the next command removes what is left
 				t.Error(err)
 			}
 		case err == nil || !strings.Contains(err.Error(), "sabotage"):

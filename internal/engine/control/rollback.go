@@ -30,7 +30,7 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 			return t.giveUp(ctx)
 		}
 		if ended, err := t.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
-			return errors.Join(err, t.settle(ctx, ended), t.state.RemoveIfEmpty())
+			return errors.Join(err, t.finishTrial(ctx, ended), t.state.RemoveIfEmpty())
 		}
 		if err := in.over(t.live).mend(ctx, true); err != nil {
 			return err

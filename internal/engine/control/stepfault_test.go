@@ -119,7 +119,7 @@ func (e *ends) applyWay(w way, name string, port int, trial time.Duration) {
 // settleAll has the next command do what is left: then new decides, and no trial goes on.
 func (e *ends) settleAll(when, want string) {
 	e.Helper()
-	if _, err := e.Settle(e.Context()); err != nil {
+	if _, err := e.FinishTrial(e.Context()); err != nil {
 		e.Errorf("%s, then settling: %v", when, err)
 	}
 	e.wantDecider(when+", then settled,", want)
@@ -231,7 +231,7 @@ func moveCase(target plan.Target, lists ...string) stepCase {
 				e.Errorf("%s: verdicts are others", when)
 			}
 			if err == nil {
-				if _, err := e.Settle(e.Context()); err != nil || e.stages() == stages {
+				if _, err := e.FinishTrial(e.Context()); err != nil || e.stages() == stages {
 					e.Errorf("%s: nothing has moved, or settling fails: %v", when, err)
 				}
 				return false
@@ -369,13 +369,13 @@ func repairCase(w way) stepCase {
 // settleCase removes what a trial has left that nobody confirmed.
 func settleCase(w way) stepCase {
 	return stepCase{
-		name: "settle on " + w.name, lists: []string{"settling"},
+		name: "finish the trial on " + w.name, lists: []string{"finishingTrial"},
 		setup: func(e *ends) {
 			e.start(w, w, netfilter.MinTrial)
 			e.awaitDecider("old")
 			time.Sleep(netfilter.MinTrial) // what stands in goes on for a moment
 		},
-		do: func(e *ends) error { _, err := e.Settle(e.Context()); return err },
+		do: func(e *ends) error { _, err := e.FinishTrial(e.Context()); return err },
 		failed: func(e *ends, when, _ string, err error) bool {
 			if !errors.Is(err, errStep) {
 				e.Errorf("%s says %v", when, err)

@@ -249,7 +249,7 @@ var repairing = []step{
 
 // repair puts back what has gone of the policy in force.
 func (t *transaction) repair(ctx context.Context, at scope) error {
-	g, err := t.live.Standing()
+	g, err := t.live.InForce()
 	if err != nil {
 		return err
 	}
@@ -279,8 +279,8 @@ func (t *transaction) mend(ctx context.Context, restore bool) error {
 	return errors.Join(err, t.each(ctx, mending))
 }
 
-// settling removes what a trial has left that ended by itself.
-var settling = []step{
+// finishingTrial removes what a trial has left that ended by itself.
+var finishingTrial = []step{
 	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
 	{"add connections made since", (*transaction).rejoinNext, nil},
 	{"give devices their own program", (*transaction).settleDevices, nil}, // they know the trial by its number
@@ -288,8 +288,8 @@ var settling = []step{
 	{"give conntrack back", (*transaction).strictAsBefore, nil},
 }
 
-// settle removes the remains of the trial of a generation.
-func (t *transaction) settle(ctx context.Context, number int) error {
+// finishTrial removes the remains of the trial of a generation.
+func (t *transaction) finishTrial(ctx context.Context, number int) error {
 	t.tried, t.next = number, t.base
-	return t.each(ctx, settling)
+	return t.each(ctx, finishingTrial)
 }

@@ -242,7 +242,7 @@ func (t *transaction) detach(context.Context) (err error) {
 		return err
 	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		err = nil // as in settle
+		err = nil // as in finishTrial
 	}
 	return errors.Join(err, removeRecord(t.state, t.number))
 }

@@ -69,8 +69,8 @@ func (t *transaction) putTemporary(ctx context.Context, list []manifest.Temporar
 	return t.in.cleanTemporary(ctx)
 }
 
-// sparedBy are the sources that temporary rules leave alone.
-func sparedBy(c *Compiled, m *manifest.Manifest) *allowlist.List {
+// allowlistOf are the sources that temporary rules leave alone.
+func allowlistOf(c *Compiled, m *manifest.Manifest) *allowlist.List {
 	never := slices.Concat(m.Never, m.Operators)
 	if c != nil && c.Program.Never != nil {
 		never = slices.AppendSeq(never, c.Program.Never.Prefixes())
@@ -80,7 +80,7 @@ func sparedBy(c *Compiled, m *manifest.Manifest) *allowlist.List {
 
 // withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.
 func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
-	p, err = generation.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
+	p, err = generation.Before(p, m.Temporary, allowlistOf(c, m).Prefixes())
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -181,7 +181,7 @@ func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Co
 			return nil, err
 		}
 	}
-	return generation.Ruleset(name, m.Target, m.Devices, m.Temporary, sparedBy(c, m).Prefixes(), counted)
+	return generation.Ruleset(name, m.Target, m.Devices, m.Temporary, allowlistOf(c, m).Prefixes(), counted)
 }
 
 // rewrite replaces the manifest of a generation in netfilter.

@@ -26,7 +26,7 @@ var probes = 10_000
 func (e *ends) gets(from string, port int, should bool) bool {
 	e.Helper()
 	probes++
-	e.inTurn(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, probes, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	e.sendAndCount(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, probes, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
 	if !e.arrives(markerPort, time.Minute) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
@@ -185,7 +185,7 @@ func TestTemporary(t *testing.T) {
 			time.Sleep(time.Until(r.Temporary.Until.Add(1100 * time.Millisecond)))
 		}
 		same("it has ended", true)
-		if _, err := l.Settle(l.Context()); err != nil { // as the daemon does every second
+		if _, err := l.FinishTrial(l.Context()); err != nil { // as the daemon does every second
 			l.Error(err)
 		}
 		if s, err := l.Status(l.Context()); err != nil || slices.ContainsFunc(s.Rules, func(r control.RuleStatus) bool { return r.Temporary != nil }) {
@@ -238,7 +238,7 @@ func TestTemporaryAcrossTargets(t *testing.T) {
 }
 
 // TestTemporaryClock has temporary rules that the machine's clock was set under: one that has ended stays ended, also when another is
-// added, and one that goes on is listed and can be removed. In netfilter, which compares the clock, Settle has it end in time.
+// added, and one that goes on is listed and can be removed. In netfilter, which compares the clock, FinishTrial has it end in time.
 func TestTemporaryClock(t *testing.T) {
 	onLists(t, func(l *lists, w way) {
 		if w.beside {
@@ -274,7 +274,7 @@ func TestTemporaryClock(t *testing.T) {
 		}
 		stepped(2*time.Second, -24*time.Hour) // set back by a day
 		time.Sleep(3 * time.Second)
-		if _, err := l.Settle(l.Context()); err != nil {
+		if _, err := l.FinishTrial(l.Context()); err != nil {
 			l.Fatal(err)
 		}
 		if _, err := h.AddTemporary(l.Context(), operate.TemporaryOrder{Rule: "{name: other, proto: udp, port: 4, then: drop}", For: "1h"}); err != nil {
@@ -287,7 +287,7 @@ func TestTemporaryClock(t *testing.T) {
 			l.Error("the clock was set back: a rule that has ended drops")
 		}
 		stepped(time.Hour, 24*time.Hour) // set forward by a day
-		if _, err := l.Settle(l.Context()); err != nil {
+		if _, err := l.FinishTrial(l.Context()); err != nil {
 			l.Fatal(err)
 		}
 		if got := names(); !slices.Equal(got, []string{"stepped"}) {

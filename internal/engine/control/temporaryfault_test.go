@@ -49,7 +49,7 @@ func (f temporaryFaults) add() error {
 // agree has the next command mend what is left, and compares what is listed with what comes in.
 func (f temporaryFaults) agree(when string) (listed bool) {
 	f.lists.Helper()
-	if _, err := f.lists.Settle(f.lists.Context()); err != nil {
+	if _, err := f.lists.FinishTrial(f.lists.Context()); err != nil {
 		f.lists.Errorf("%s: %v", when, err)
 	}
 	list, err := f.Temporary(f.lists.Context())
@@ -189,7 +189,7 @@ func TestTemporaryReturned(t *testing.T) {
 			fail(0)
 			f.returned(tool)
 			fail(n)
-			_, err := l.Settle(l.Context())
+			_, err := l.FinishTrial(l.Context())
 			ended = calls() < n
 			fail(0)
 			if l.gets("9.9.9.1", 1000, false) {

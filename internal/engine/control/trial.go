@@ -73,9 +73,9 @@ func (t *transaction) confirmRulesets(ctx context.Context) error {
 	})
 }
 
-// Settle removes what an unconfirmed trial has left: the kernel has returned to the policy before by itself. It returns
-// the generation that was on trial, 0 when there is nothing to settle.
-func (in Instance) Settle(ctx context.Context) (number int, err error) {
+// FinishTrial removes what an unconfirmed trial has left: the kernel has returned to the policy before by itself. It returns
+// the generation that was on trial, 0 when there is nothing to finish.
+func (in Instance) FinishTrial(ctx context.Context) (number int, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
 		if number, err = in.sweep(ctx, state, false); number == 0 || err != nil {
 			return err
@@ -103,7 +103,7 @@ func (in Instance) sweep(ctx context.Context, state *datapath.State, restore boo
 	case err != nil:
 		return 0, err
 	case number > 0:
-		return number, t.settle(ctx, number)
+		return number, t.finishTrial(ctx, number)
 	}
 	return 0, t.mend(ctx, restore)
 }
@@ -159,4 +159,4 @@ func (t *transaction) cleanRulesets(ctx context.Context) error {
 }
 
 // settleDevices gives devices the program of the generation in force.
-func (t *transaction) settleDevices(context.Context) error { return t.state.Settle() }
+func (t *transaction) settleDevices(context.Context) error { return t.state.FinishTrial() }

@@ -58,7 +58,7 @@ type ends struct {
 	sockets map[int]*net.UDPConn
 }
 
-// markerPort is a port that no policy of these tests drops. What inTurn has sent before its packet arrives before it, however busy the
+// markerPort is a port that no policy of these tests drops. What sendAndCount has sent before its packet arrives before it, however busy the
 // machine is.
 const markerPort = 3000
 
@@ -88,7 +88,7 @@ func newEnds(t *testing.T) *ends {
 // passes sends a packet from 192.0.2.HOST to a port and reports whether it arrives.
 func (e *ends) passes(host, port int) bool {
 	e.Helper()
-	e.inTurn(fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	e.sendAndCount(fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
 	if !e.arrives(markerPort, time.Minute) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
@@ -264,12 +264,12 @@ func TestTrialExpires(t *testing.T) {
 		} else if before == "nothing" && !errors.Is(err, datapath.ErrNotLoaded) {
 			t.Errorf("status after a trial with nothing before: %v", err)
 		}
-		number, err := e.Settle(t.Context())
+		number, err := e.FinishTrial(t.Context())
 		if err != nil || number == 0 {
 			t.Errorf("settling: generation %d, %v", number, err)
 		}
 		e.wantDecider("after settling", before)
-		if number, err := e.Settle(t.Context()); err != nil || number != 0 {
+		if number, err := e.FinishTrial(t.Context()); err != nil || number != 0 {
 			t.Errorf("settling again: generation %d, %v", number, err)
 		}
 		if before == "nothing" {
@@ -391,7 +391,7 @@ func TestApplyOverTrial(t *testing.T) {
 		if i%4 == 1 { // a sample, since each takes its time
 			time.Sleep(netfilter.MinTrial + 200*time.Millisecond)
 		}
-		if number, err := e.Settle(t.Context()); number != 0 || err != nil {
+		if number, err := e.FinishTrial(t.Context()); number != 0 || err != nil {
 			t.Errorf("settling: generation %d, %v", number, err)
 		}
 		e.wantDecider("in the end", decides)

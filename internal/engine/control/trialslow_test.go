@@ -157,7 +157,7 @@ func (e *ends) slowTrial(from, to way) {
 	if through := stop(); through != nil {
 		e.Errorf("%d packets that both policies forbid passed: %s ... %s", len(through), through[0], through[len(through)-1])
 	}
-	if number, err := e.Settle(e.Context()); err != nil || number == 0 {
+	if number, err := e.FinishTrial(e.Context()); err != nil || number == 0 {
 		e.Errorf("settling: generation %d, %v", number, err)
 	}
 	e.wantDecider("after settling", "old")

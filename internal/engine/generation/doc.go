@@ -2,7 +2,7 @@
 // and fills their dynamic sets. Package control makes generations, and goes from one to the next.
 //
 //   - live.go: Find and Open give a Live, with the generations that decide, the one that stands by, and the trial.
-//   - standing.go: the generation in force though nothing of it is in the kernel, and the error that says so.
+//   - inforce.go: the generation in force though nothing of it is in the kernel, and the error that says so.
 //   - counts.go: the counters, with internal/engine/manifest; sets.go: the dynamic sets, with internal/engine/ban.
 //   - repairs.go: how often something of a generation was put back.
 package generation

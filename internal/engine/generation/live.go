@@ -36,7 +36,7 @@ type Trial struct {
 }
 
 // Find opens what runs of the instance with a state directory, until Close. It returns datapath.ErrNotLoaded when nothing does, as a
-// *FallenError when something should.
+// *RemovedError when something should.
 func Find(ctx context.Context, dir string) (*Live, error) {
 	state, err := datapath.OpenState(dir, false)
 	if err != nil {
@@ -47,7 +47,7 @@ func Find(ctx context.Context, dir string) (*Live, error) {
 		l, err = Open(ctx, state)
 	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		return nil, fallen(state)
+		return nil, whyRemoved(state)
 	}
 	return l, err
 }

@@ -28,7 +28,7 @@ type Change struct {
 // those of which the copy or the database is another. A set that cannot be read stays; the error says so beside the change.
 func Changed(store feed.Store, m *manifest.Manifest, all bool) (*Change, error) {
 	x := &Change{Next: slices.Clone(m.Live), Content: map[string]*addrs.Set{}}
-	var spared []feed.Spared
+	var allowed []feed.AllowEntry
 	var errs []error
 	for i := range x.Next {
 		l := &x.Next[i]
@@ -42,11 +42,11 @@ func Changed(store feed.Store, m *manifest.Manifest, all bool) (*Change, error) 
 			errs = append(errs, err)
 			continue
 		}
-		if spared == nil && l.Feed != nil {
-			spared = Spared(m.NeverSet(), m.Operators)
+		if allowed == nil && l.Feed != nil {
+			allowed = Allowlist(m.NeverSet(), m.Operators)
 		}
 		before := *l
-		content = Settle(l, content, spared)
+		content = Screen(l, content, allowed)
 		if l.Origin = origin; l.Sum == before.Sum && origin == before.Origin {
 			*l = before
 			continue

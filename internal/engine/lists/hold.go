@@ -37,7 +37,7 @@ func (e *HeldError) Hint() string {
 // do without, and could not before. p is the program with the contents before.
 func (x *Change) Hold(m *manifest.Manifest, p *ir.Program) error {
 	var errs []error
-	var needed []feed.Spared
+	var needed []feed.AllowEntry
 	for i, s := range p.Sets {
 		at := slices.IndexFunc(x.Next, func(l manifest.Live) bool { return l.Set == s.Name })
 		next := x.Content[s.Name]
@@ -45,7 +45,7 @@ func (x *Change) Hold(m *manifest.Manifest, p *ir.Program) error {
 			continue
 		}
 		if needed == nil {
-			needed = Spared(nil, m.Operators)
+			needed = Allowlist(nil, m.Operators)
 		}
 		if err := heldBy(p, i, next, needed); err != nil {
 			delete(x.Content, s.Name)
@@ -58,7 +58,7 @@ func (x *Change) Hold(m *manifest.Manifest, p *ir.Program) error {
 }
 
 // heldBy is a *HeldError when one of the needed addresses would come into a set or leave it to its harm.
-func heldBy(p *ir.Program, set int, next *addrs.Set, needed []feed.Spared) error {
+func heldBy(p *ir.Program, set int, next *addrs.Set, needed []feed.AllowEntry) error {
 	join, leave := harms(p, set)
 	before := p.Sets[set].Static
 	if before == nil {

@@ -1,6 +1,6 @@
 // Package lists knows the live sets of a policy: those whose content is a list that is fetched (internal/sources/feed), or countries and
 // autonomous systems of a database (internal/sources/geo), and is exchanged while the policy runs. In: the policy, the store of copies,
-// and what this host cannot do without. Out: what each set is to hold (Settle, Content), what it was made of (Origin), and how all
+// and what this host cannot do without. Out: what each set is to hold (Screen, Content), what it was made of (Origin), and how all
 // of them stand (Status). internal/engine/control puts it into the kernel.
 package lists
 
@@ -110,7 +110,7 @@ func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []n
 	}
 	program := *lowered
 	program.Sets = slices.Clone(lowered.Sets)
-	spared := Spared(lowered.Never, operators)
+	allowed := Allowlist(lowered.Never, operators)
 	var live []manifest.Live
 	for i := range program.Sets {
 		s := &program.Sets[i]
@@ -126,7 +126,7 @@ func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []n
 		} else {
 			l.Geo = &manifest.Database{Wanted: geo.Wanted{Countries: of.Geo.Countries, ASNs: of.Geo.ASNs}, File: beside(p.File, of.Geo.Written)}
 		}
-		s.Static = Settle(&l, s.Static, spared)
+		s.Static = Screen(&l, s.Static, allowed)
 		s.Entries = l.Entries
 		if of.Geo == nil || of.Geo.DB == of.Geo.Written { // else a copy for boot was read, and the file may be another by now
 			l.Origin, _ = Origin(store, &l)
@@ -136,12 +136,12 @@ func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []n
 	return &program, live
 }
 
-// Settle takes what is spared out of the content of a set that is fetched, and notes what is left.
-func Settle(l *manifest.Live, content *addrs.Set, spared []feed.Spared) *addrs.Set {
+// Screen takes what the allowlist has out of the content of a set that is fetched, and notes what is left.
+func Screen(l *manifest.Live, content *addrs.Set, allowed []feed.AllowEntry) *addrs.Set {
 	l.Spared, l.More = nil, 0
 	if l.Feed != nil {
 		clean := feed.Screened{Set: content}
-		clean.Spare(spared)
+		clean.Allow(allowed)
 		content, l.Spared, l.More = clean.Set, clean.Removed, clean.More
 	}
 	l.Entries = 0
@@ -152,23 +152,23 @@ func Settle(l *manifest.Live, content *addrs.Set, spared []feed.Spared) *addrs.S
 	return content
 }
 
-// Spared lists what no list from outside may hold on this host: what the policy never bans, its operators, and what the host
+// Allowlist lists what no list from outside may hold on this host: what the policy never bans, its operators, and what the host
 // cannot do without.
-func Spared(never *addrs.Set, operators []netip.Prefix) (list []feed.Spared) {
+func Allowlist(never *addrs.Set, operators []netip.Prefix) (list []feed.AllowEntry) {
 	if never != nil {
 		for p := range never.Prefixes() {
-			list = append(list, feed.Spared{Prefix: p, Why: "never"})
+			list = append(list, feed.AllowEntry{Prefix: p, Why: "never"})
 		}
 	}
 	for _, p := range operators {
-		list = append(list, feed.Spared{Prefix: p, Why: "a session of an operator"})
+		list = append(list, feed.AllowEntry{Prefix: p, Why: "a session of an operator"})
 	}
 	for _, l := range facts.Lifelines() {
 		why := "a link, gateway, resolver or session of this host"
 		if l.Own {
 			why = "an address of this host"
 		}
-		list = append(list, feed.Spared{Prefix: l.Prefix, Why: why})
+		list = append(list, feed.AllowEntry{Prefix: l.Prefix, Why: why})
 	}
 	return list
 }

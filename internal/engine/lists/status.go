@@ -17,7 +17,7 @@ type Status struct {
 	Set     string         `json:"set"`
 	From    string         `json:"from"`              // the address of the list, or what is read from which database
 	Every   float64        `json:"every,omitempty"`   // seconds between fetches
-	State   feed.Standing  `json:"state"`             // ok, failing, held, stale or none
+	State   feed.State     `json:"state"`             // ok, failing, held, stale or none
 	Why     string         `json:"why,omitempty"`     // it is not ok
 	Entries int            `json:"entries"`           // that are in force
 	Since   time.Time      `json:"since"`             // they are
@@ -31,11 +31,11 @@ type Status struct {
 
 // StatusOf is how a live set stands.
 func StatusOf(store feed.Store, l *manifest.Live) Status {
-	out := Status{Set: l.Set, State: feed.StandsFresh, Entries: l.Entries, Since: l.Since, Removed: l.Spared, More: l.More}
+	out := Status{Set: l.Set, State: feed.StateOK, Entries: l.Entries, Since: l.Since, Removed: l.Spared, More: l.More}
 	if l.Feed == nil {
 		out.From = database(l.Geo)
 		if info, err := os.Stat(l.Geo.File); err != nil {
-			out.State, out.Why = feed.StandsFailing, err.Error()
+			out.State, out.Why = feed.StateFailing, err.Error()
 		} else {
 			at := info.ModTime().UTC()
 			out.Checked, out.Age = &at, time.Since(at).Seconds()
@@ -65,7 +65,7 @@ func (s *Status) Reasons() string {
 // Alert is what an operator must look at, "" when there is nothing.
 func (s *Status) Alert() string {
 	switch s.State {
-	case feed.StandsStale:
+	case feed.StateStale:
 		text := fmt.Sprintf("set %q was not brought up to date for %s", s.Set, (time.Duration(s.Age) * time.Second).Round(time.Minute))
 		if s.Checked == nil {
 			text = fmt.Sprintf("set %q: the clock was wrong when it was last brought up to date", s.Set)
@@ -74,7 +74,7 @@ func (s *Status) Alert() string {
 			text += ": " + s.Why
 		}
 		return text
-	case feed.StandsHeld:
+	case feed.StateHeld:
 		return fmt.Sprintf("set %q: a new list is held: %s", s.Set, s.Why)
 	}
 	return ""

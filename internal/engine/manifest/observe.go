@@ -2,7 +2,7 @@ package manifest
 
 // Observe takes a sample of what came to devices, with what rules, checks and the default have decided. of is nil when nothing runs.
 func Observe(devices []string, of *Counts) (*Sample, error) {
-	s, err := Take(devices)
+	s, err := CountPackets(devices)
 	if err == nil && of != nil {
 		of.noteRules(s)
 	}

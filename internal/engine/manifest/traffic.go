@@ -29,8 +29,8 @@ type Sample struct {
 	All       uint64            `json:"all"`       // decided by any, by a check or by the default
 }
 
-// Take counts the packets of devices, and those of IP. Rules and All are for the caller.
-func Take(devices []string) (*Sample, error) {
+// CountPackets counts the packets of devices, and those of IP. Rules and All are for the caller.
+func CountPackets(devices []string) (*Sample, error) {
 	s := &Sample{Time: time.Now(), Rules: map[string]uint64{}}
 	for _, name := range devices {
 		n, err := arrived(name)

@@ -203,7 +203,7 @@ func (h *Hub) revoke(m *nats.Msg) {
 
 // liftAll lifts all bans of a node. It returns how many lifts are kept.
 func (h *Hub) liftAll(name string) (lifted int, err error) {
-	h.settle(name)
+	h.drain(name)
 	lifts := h.liftsOf(name)
 	for part := lifts; len(part) > 0; part = part[min(len(part), wire.MaxItems):] {
 		for i, o := range h.request(offer{origin: name, said: part[:min(len(part), wire.MaxItems)]}) {
@@ -230,8 +230,8 @@ func (h *Hub) request(o offer) []wire.Outcome {
 	}
 }
 
-// settle waits until the offers of a node that came before are kept.
-func (h *Hub) settle(name string) { h.request(offer{origin: name}) }
+// drain waits until the offers of a node that came before are kept.
+func (h *Hub) drain(name string) { h.request(offer{origin: name}) }
 
 // liftsOf lifts all bans of a node.
 func (h *Hub) liftsOf(name string) (list wire.Offer) {
@@ -254,8 +254,8 @@ func (h *Hub) liftsOf(name string) (list wire.Offer) {
 // maxNodesAnswer is how many nodes one message has.
 const maxNodesAnswer = 500
 
-// standing says how this hub stands.
-func (h *Hub) standing() Nodes {
+// state says how this hub stands.
+func (h *Hub) state() Nodes {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	n := Nodes{Hub: h.config.Name, Prefixes: h.view.table.Len(), Most: h.caps.prefixes}
@@ -272,7 +272,7 @@ func (h *Hub) standing() Nodes {
 
 // nodes lists the nodes. All hubs answer, in messages of a bounded size.
 func (h *Hub) nodes(m *nats.Msg) {
-	head := h.standing()
+	head := h.state()
 	n := head
 	for _, member := range h.members.list() {
 		member.Secret = ""

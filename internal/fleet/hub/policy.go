@@ -45,7 +45,7 @@ func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
 	if err != nil {
 		return err
 	}
-	return h.handOut(ctx, c, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
+	return h.deliver(ctx, c, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
 		order := m.Data()
 		if err := policies.Whole(order); err != nil {
 			h.log(fmt.Sprintf("the order that counts is passed by, as it cannot be read (%v): somebody with %s has published it", err, adminFile))

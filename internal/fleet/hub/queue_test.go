@@ -60,7 +60,7 @@ func TestFairQueues(t *testing.T) {
 		t.Errorf("%d bans of the node that floods are written before those of others", n)
 	}
 	h.view.mu.Unlock()
-	h.settle("evil")
+	h.drain("evil")
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	if n := h.view.table.Of("evil"); n == 0 || n > maxWaiting+wire.MaxItems {

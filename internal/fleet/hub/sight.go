@@ -33,7 +33,7 @@ func (h *Hub) summarized(m *nats.Msg) {
 		return
 	}
 	if s, err := wire.ParseSummary(m.Data); err == nil {
-		h.sights.Take(node, s, time.Now())
+		h.sights.Put(node, s, time.Now())
 	}
 }
 

@@ -123,11 +123,11 @@ func (h *Hub) consume(ctx context.Context, s jetstream.Stream, take func(jetstre
 	if err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
-	return h.handOut(ctx, c, take)
+	return h.deliver(ctx, c, take)
 }
 
-// handOut is consume for a consumer that there is.
-func (h *Hub) handOut(ctx context.Context, c jetstream.Consumer, take func(jetstream.Msg, *jetstream.MsgMetadata)) error {
+// deliver is consume for a consumer that there is.
+func (h *Hub) deliver(ctx context.Context, c jetstream.Consumer, take func(jetstream.Msg, *jetstream.MsgMetadata)) error {
 	running, err := c.Consume(func(m jetstream.Msg) {
 		if at, err := m.Metadata(); err == nil {
 			take(m, at)

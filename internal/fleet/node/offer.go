@@ -85,7 +85,7 @@ func (a *Agent) answered(m *nats.Msg) {
 	defer a.mu.Unlock()
 	switch kind {
 	case "ban":
-		a.settle(m, number)
+		a.finish(m, number)
 	case "sync":
 		a.catchUp(m, number)
 	case "peers":
@@ -110,8 +110,8 @@ func (a *Agent) catchUp(m *nats.Msg, number uint64) {
 	}
 }
 
-// settle takes the outcomes of an offer.
-func (a *Agent) settle(m *nats.Msg, number uint64) {
+// finish takes the outcomes of an offer.
+func (a *Agent) finish(m *nats.Msg, number uint64) {
 	answer, err := wire.ParseAnswer(m.Data)
 	f := a.flight
 	if err != nil || f == nil || f.number != number || len(answer.Outcomes) != len(f.said) {

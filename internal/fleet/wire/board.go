@@ -20,8 +20,8 @@ type Board struct {
 	rows map[string]heard
 }
 
-// Take notes the summary of a node. It returns false when there are too many nodes.
-func (b *Board) Take(node string, s Summary, now time.Time) bool {
+// Put notes the summary of a node. It returns false when there are too many nodes.
+func (b *Board) Put(node string, s Summary, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rows == nil {

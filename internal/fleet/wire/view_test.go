@@ -20,9 +20,9 @@ func TestOneAttack(t *testing.T) {
 		if name == "b" {
 			s.Attacks = append(s.Attacks, Attack{Kind: "SYN flood", Service: "tcp/80", Packets: 9000})
 		}
-		b.Take(name, s, start.Add(time.Duration(i)*time.Second))
+		b.Put(name, s, start.Add(time.Duration(i)*time.Second))
 	}
-	b.Take("quiet", Summary{Span: time.Second, Decided: [4]Amount{{Packets: 5_000_000}}}, start.Add(2*time.Second))
+	b.Put("quiet", Summary{Span: time.Second, Decided: [4]Amount{{Packets: 5_000_000}}}, start.Add(2*time.Second))
 	v := b.View(start.Add(3*time.Second), ForNodes)
 	got := fmt.Sprintln(v.Nodes, v.Attacked, len(v.Attacks), v.Attacks[0].Kind, v.Attacks[0].Service, v.Attacks[0].Packets, v.Attacks[0].Started.UnixMilli(), v.Attacks[0].Nodes)
 	if want := "4 3 2 SYN flood tcp/443 3000 1000 [a b c]\n"; got != want {
@@ -59,7 +59,7 @@ func TestManyNodes(t *testing.T) {
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
 		}
-		b.Take(fmt.Sprintf("node-%027d", i), s, now)
+		b.Put(fmt.Sprintf("node-%027d", i), s, now)
 	}
 	for most, want := range map[Most]int{ForNodes: 32 << 10, ForCommands: 1 << 20} {
 		if text, err := json.Marshal(b.View(now, most)); err != nil || len(text) > want {
@@ -71,9 +71,9 @@ func TestManyNodes(t *testing.T) {
 		t.Errorf("%d nodes, %d rows, %d attacks, %d talkers: %+v", v.Nodes, len(v.Rows), len(v.Attacks), len(v.Talkers), v.Attacks[0])
 	}
 	for i := range maxNodes {
-		b.Take(fmt.Sprint("more-", i), Summary{Span: time.Second}, now)
+		b.Put(fmt.Sprint("more-", i), Summary{Span: time.Second}, now)
 	}
-	if b.Take("one more", Summary{}, now) || !b.Take("more-1", Summary{}, now) {
+	if b.Put("one more", Summary{}, now) || !b.Put("more-1", Summary{}, now) {
 		t.Error("a full board takes another node, or takes no summary of one that it has")
 	}
 }

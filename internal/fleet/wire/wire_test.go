@@ -30,8 +30,8 @@ var sampleSummary = Summary{
 func sampleView() *View {
 	var b Board
 	now := time.UnixMilli(1795323000000)
-	b.Take("node-1", sampleSummary, now)
-	b.Take("node-2", sampleSummary, now.Add(-time.Second))
+	b.Put("node-1", sampleSummary, now)
+	b.Put("node-2", sampleSummary, now.Add(-time.Second))
 	return b.View(now, ForNodes)
 }
 

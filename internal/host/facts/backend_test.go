@@ -54,7 +54,7 @@ func served(t *testing.T, fn func(l *lab.Lab, router, server *lab.Host) error) {
 	}
 }
 
-// look is Look from within a host, whose sockets are made by the goroutine that asks.
+// look is SurveyHost from within a host, whose sockets are made by the goroutine that asks.
 func look(h *lab.Host, addrs ...string) (offers []Offer, err error) {
 	err = h.Do(func() error {
 		for _, a := range addrs {
@@ -212,7 +212,7 @@ func TestLookSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := netip.MustParseAddrPort("10.9.0.1:9")
-	s := Look(t.Context(), []netip.AddrPort{closed})
+	s := SurveyHost(t.Context(), []netip.AddrPort{closed})
 	if s.Answered != nil || !slices.Equal(s.Silent, []netip.AddrPort{closed}) {
 		t.Errorf("nobody listens, yet %+v", s)
 	}

@@ -32,7 +32,7 @@ func askServers(ctx context.Context, ports []ranges.Range, named []netip.Addr) (
 	if err != nil {
 		return s, err
 	}
-	return Servers{Known: len(servers) > 0, Survey: Look(ctx, servers)}, nil
+	return Servers{Known: len(servers) > 0, Survey: SurveyHost(ctx, servers)}, nil
 }
 
 // ServersOf are servers of a service: those that are named, or where none is some of those that clients have connections with.

@@ -19,9 +19,9 @@ type SurveyServers struct {
 // together is how long all servers have to answer.
 const together = 3 * patience
 
-// Look probes servers, one after the other from the calling thread's network namespace. Why one does not
+// SurveyHost probes servers, one after the other from the calling thread's network namespace. Why one does not
 // answer is for its own host to say.
-func Look(ctx context.Context, servers []netip.AddrPort) (s SurveyServers) {
+func SurveyHost(ctx context.Context, servers []netip.AddrPort) (s SurveyServers) {
 	ctx, cancel := context.WithTimeout(ctx, together)
 	defer cancel()
 	for _, to := range servers {

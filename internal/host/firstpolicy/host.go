@@ -35,8 +35,8 @@ type Service struct {
 // ErrNoDevice says that the host has no default route, so that its devices have to be named.
 var ErrNoDevice = errors.New("this host has no default route: which device packets from outside arrive at is not known")
 
-// Look asks the host. With no devices it takes those of the default routes.
-func Look(devices []string) (h *Host, err error) {
+// ReadHost asks the host. With no devices it takes those of the default routes.
+func ReadHost(devices []string) (h *Host, err error) {
 	h = &Host{Devices: devices, Clients: clientPorts(), Resolvers: facts.System.NameServers()}
 	if len(devices) == 0 {
 		if h.Devices, err = uplinks(); err != nil {

@@ -91,7 +91,7 @@ func TestGuardOnTrial(t *testing.T) {
 			leaves(t, "on trial", test.during)
 			expire(t, s)
 			leaves(t, "expired", test.expired)
-			done(s.Settle, "settled", test.settled)
+			done(s.FinishTrial, "settled", test.settled)
 			install(test.new(t, "new"), long)
 			done(s.Rollback, "rolled back", test.settled)
 			install(test.new(t, "new"), long)

@@ -96,11 +96,11 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	return errors.Join(err, s.setSide(d, leaving, behind))
 }
 
-// Settle completes a trial that has expired, or that a command ended that died: devices get the program of the
+// FinishTrial completes a trial that has expired, or that a command ended that died: devices get the program of the
 // generation in force, and the other generation is removed. It leaves a trial that is not over alone. Every change
 // calls it first, except Confirm and Rollback, which must see that the trial expired: Confirm to report it, Rollback so
 // as not to go back by two generations. The caller holds the lock.
-func (s *State) Settle() error {
+func (s *State) FinishTrial() error {
 	v, err := s.situation()
 	if err != nil {
 		return err

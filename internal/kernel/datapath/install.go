@@ -34,7 +34,7 @@ func (s *State) Install(p *Program, manifest []byte, to []Attachment, ends time.
 }
 
 func (s *State) install(p *Program, manifest []byte, to []Attachment, ends time.Time, replaces int) ([]*Device, error) {
-	if err := s.Settle(); err != nil {
+	if err := s.FinishTrial(); err != nil {
 		return nil, err
 	}
 	v, err := s.situation()

@@ -46,7 +46,7 @@ func TestTrial(t *testing.T) {
 		expire(t, s)
 		expect(t, name+": expired", test.after)
 		runsBoth(t, s, test.old, "")
-		if err := s.Settle(); err != nil {
+		if err := s.FinishTrial(); err != nil {
 			t.Errorf("%s: settle: %v", name, err)
 		}
 		expect(t, name+": settled", test.settled)

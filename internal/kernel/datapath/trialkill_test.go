@@ -180,7 +180,7 @@ func same(t *testing.T, when string) string {
 // settled does what is left to do of a trial, which must not change what decides, and unloads.
 func settled(t *testing.T, s *datapath.State, decide string) {
 	t.Helper()
-	if err := s.Settle(); err != nil {
+	if err := s.FinishTrial(); err != nil {
 		t.Errorf("settle: %v", err)
 	}
 	expect(t, "settled", decide)

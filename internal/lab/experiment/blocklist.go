@@ -120,7 +120,7 @@ func (b *builder) point(ctx context.Context, l *rig.List, rounds int) (err error
 	}
 	debug.FreeOSMemory() // what loading leaves to the garbage collector would be collected on the clients' CPU
 	for round := range rounds {
-		for _, c := range rig.InTurn(b.cases, round) {
+		for _, c := range rig.Alternated(b.cases, round) {
 			b.Steps.Show("%s: round %d of %d, %s", l.Label, round+1, rounds, c.label)
 			if err := b.round(ctx, c, l); err != nil {
 				return fmt.Errorf("%s, %s: %w", c.label, l.Label, err)

@@ -125,7 +125,7 @@ func bulkBytes(s *rig.Session) int64 { return report.Choice[int64](s.Quick, 64<<
 func (b *bulkBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.rows))
 	for round := range b.Rounds {
-		for _, c := range rig.InTurn(b.rows, round) {
+		for _, c := range rig.Alternated(b.rows, round) {
 			b.Steps.Show("round %d of %d, bulk transfer, %s", round+1, b.Rounds, c.label)
 			b.Steps.Step()
 			if err := b.take(ctx, c); err != nil {

@@ -99,7 +99,7 @@ func (b *churnBuilder) prepare(ctx context.Context, c *churnCase) (err error) {
 func (b *churnBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.rows))
 	for round := range b.Rounds {
-		for _, c := range rig.InTurn(b.rows, round) {
+		for _, c := range rig.Alternated(b.rows, round) {
 			b.Steps.Show("round %d of %d, connections of one client, %s", round+1, b.Rounds, c.label)
 			b.Steps.Step()
 			if err := b.take(ctx, c); err != nil {

@@ -176,7 +176,7 @@ func (b *conntrackBuilder) canFill(at *site) error {
 func (b *conntrackBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
-		for _, c := range rig.InTurn(b.cases, round) {
+		for _, c := range rig.Alternated(b.cases, round) {
 			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
 			if c.missing != "" {
 				continue

@@ -86,7 +86,7 @@ func ends(cpu int, host byte) []netip.Prefix {
 func (b *scaleBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
-		for _, c := range rig.InTurn(b.cases, round) {
+		for _, c := range rig.Alternated(b.cases, round) {
 			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
 			if err := b.round(ctx, c, uint64(round)); err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)

@@ -92,9 +92,9 @@ func InLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
 	return fn(l)
 }
 
-// InTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
+// Alternated is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
 // cache, goes on to both neighbors.
-func InTurn[T any](cases []T, round int) []T {
+func Alternated[T any](cases []T, round int) []T {
 	turn := slices.Clone(cases)
 	if round%2 == 1 {
 		slices.Reverse(turn)

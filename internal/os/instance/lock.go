@@ -61,7 +61,7 @@ func (l Lock) file() (string, error) {
 
 // Take takes the lock, until release is called or the process ends, however that happens. It returns a *HeldError when
 // another process has it. state and sockets are directories of the daemon, for State and Sockets; "" says nothing.
-func (l Lock) Take(state, sockets string) (release func(), err error) {
+func (l Lock) Acquire(state, sockets string) (release func(), err error) {
 	name, err := l.file()
 	if err != nil {
 		return nil, err

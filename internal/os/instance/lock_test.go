@@ -23,7 +23,7 @@ func TestTake(t *testing.T) {
 	if l.Held() {
 		t.Error("it is watched before")
 	}
-	end, err := l.Take("/srv/state of it", "/run/sockets of it")
+	end, err := l.Acquire("/srv/state of it", "/run/sockets of it")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestTake(t *testing.T) {
 		t.Error("it is not watched")
 	}
 	var held *HeldError
-	if _, err := l.Take("", ""); !errors.As(err, &held) || held.Process != os.Getpid() {
+	if _, err := l.Acquire("", ""); !errors.As(err, &held) || held.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d holds it", err, os.Getpid())
 	}
 	if (Lock{l.Dir, t.TempDir()}).Held() {
@@ -68,7 +68,7 @@ func TestTakeAfterCrash(t *testing.T) {
 	if l.Held() || l.State() != "" {
 		t.Error("it is watched by a process that is gone")
 	}
-	end, err := l.Take("", "")
+	end, err := l.Acquire("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestTakeByOne(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for taken := 0; taken < 200; l.Held() {
-				end, err := l.Take("", "")
+				end, err := l.Acquire("", "")
 				var held *HeldError
 				if errors.As(err, &held) {
 					continue

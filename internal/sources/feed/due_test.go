@@ -36,12 +36,12 @@ func TestDiesFetching(t *testing.T) {
 		s.store.Dir += ".died"
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	before := s.stands(feed.StandsFresh).Next
+	before := s.stands(feed.StateOK).Next
 	s.serve(func(http.ResponseWriter, *http.Request) { cancel() })
 	if _, err := s.store.Refresh(ctx, &s.fetcher, s.source, true); err == nil {
 		t.Fatal("no error")
 	}
-	if after := s.stands(feed.StandsFresh).Next; !after.Equal(*before) {
+	if after := s.stands(feed.StateOK).Next; !after.Equal(*before) {
 		t.Errorf("a fetch that was called off moves the next from %v to %v", before, after)
 	}
 }
@@ -59,16 +59,16 @@ func TestWrongClock(t *testing.T) {
 		name, state string
 		ahead       time.Duration
 		now         bool
-		stands      feed.Standing
+		stands      feed.State
 		due         bool
 	}{
-		{"next in years", `{"next": %q}`, years, false, feed.StandsFresh, true},
-		{"next after the period", `{"next": %q}`, 14 * time.Hour, false, feed.StandsFresh, true},
-		{"next within the period", `{"next": %q}`, 13 * time.Hour, false, feed.StandsFresh, false},
-		{"a wait of years", `{"wait": %q}`, years, true, feed.StandsFresh, true},
-		{"a wait that servers can ask for", `{"next": %[1]q, "wait": %[1]q}`, 6 * 24 * time.Hour, false, feed.StandsFresh, false},
-		{"checked in years", `{"checked": %[1]q, "next": %[1]q}`, years, false, feed.StandsStale, true},
-		{"checked in an hour", `{"checked": %q, "next": "NEXT"}`, time.Hour, false, feed.StandsStale, true},
+		{"next in years", `{"next": %q}`, years, false, feed.StateOK, true},
+		{"next after the period", `{"next": %q}`, 14 * time.Hour, false, feed.StateOK, true},
+		{"next within the period", `{"next": %q}`, 13 * time.Hour, false, feed.StateOK, false},
+		{"a wait of years", `{"wait": %q}`, years, true, feed.StateOK, true},
+		{"a wait that servers can ask for", `{"next": %[1]q, "wait": %[1]q}`, 6 * 24 * time.Hour, false, feed.StateOK, false},
+		{"checked in years", `{"checked": %[1]q, "next": %[1]q}`, years, false, feed.StateStale, true},
+		{"checked in an hour", `{"checked": %q, "next": "NEXT"}`, time.Hour, false, feed.StateStale, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t)
@@ -77,7 +77,7 @@ func TestWrongClock(t *testing.T) {
 			at := time.Now().Add(c.ahead).UTC().Format(time.RFC3339)
 			text := strings.ReplaceAll(fmt.Sprintf(c.state, at), "NEXT", time.Now().Add(c.ahead+12*time.Hour).UTC().Format(time.RFC3339))
 			s.rewrite("state", func(string) string { return text })
-			if c.stands == feed.StandsStale { // the copy, too, is of that time
+			if c.stands == feed.StateStale { // the copy, too, is of that time
 				s.rewrite("copy", func(was string) string {
 					return regexp.MustCompile(`"fetched":"[^"]*"`).ReplaceAllString(was, `"fetched":"`+at+`"`)
 				})
@@ -91,7 +91,7 @@ func TestWrongClock(t *testing.T) {
 				t.Errorf("it is fetched: %t, not %t (%v)", got, c.due, err)
 			}
 			if c.due {
-				s.stands(feed.StandsFresh)
+				s.stands(feed.StateOK)
 			}
 		})
 	}

@@ -91,7 +91,7 @@ func (s *scene) holds(want string) {
 }
 
 // stands compares how the source stands.
-func (s *scene) stands(want feed.Standing) feed.Status {
+func (s *scene) stands(want feed.State) feed.Status {
 	s.Helper()
 	status := s.store.Status(s.source)
 	if status.State != want {
@@ -187,13 +187,13 @@ func TestMisbehaving(t *testing.T) {
 				if got, _, _ := s.store.Copy(s.source); got != nil {
 					t.Error("there is a copy")
 				}
-				s.stands(feed.StandsNone)
+				s.stands(feed.StateNone)
 				return
 			}
 			s.serve(c.answer)
 			s.refresh("", c.says)
 			s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
-			status := s.stands(feed.StandsFailing)
+			status := s.stands(feed.StateFailing)
 			if len(status.Why) > 400 || strings.Contains(status.Why, "\x1b") || strings.HasSuffix(status.Why, " ") {
 				t.Errorf("it says %.1000q", status.Why)
 			}
@@ -202,7 +202,7 @@ func TestMisbehaving(t *testing.T) {
 			}
 			s.text(good)
 			s.refresh(feed.Unchanged, "")
-			s.stands(feed.StandsFresh)
+			s.stands(feed.StateOK)
 		})
 	}
 }
@@ -233,7 +233,7 @@ func TestConditional(t *testing.T) {
 	if s.asked.Load() != asked {
 		t.Error("it was fetched before it was due")
 	}
-	if wait := time.Until(*s.stands(feed.StandsFresh).Next); wait < s.source.Every-time.Minute || wait > s.source.Every*11/10 {
+	if wait := time.Until(*s.stands(feed.StateOK).Next); wait < s.source.Every-time.Minute || wait > s.source.Every*11/10 {
 		t.Errorf("it is fetched again in %v", wait)
 	}
 }
@@ -281,7 +281,7 @@ func TestScreen(t *testing.T) {
 	s.refresh(feed.Changed, "")
 	s.holds("1.2.3.0/24 8.8.8.8 9.0.0.0/8 203.0.112.0/24 203.0.114.0/23")
 	want := "10.0.0.6 and 3 more (not routed on the Internet), 38.0.0.0/7 and 1 more (too large)"
-	if got := s.stands(feed.StandsFresh).Reasons; got != want {
+	if got := s.stands(feed.StateOK).Reasons; got != want {
 		t.Errorf("removed: %s, not %s", got, want)
 	}
 }
@@ -299,18 +299,18 @@ func TestHeld(t *testing.T) {
 	s.refresh(feed.Changed, "")
 	s.text("# a list\n")
 	s.refresh("", "has no entry")
-	s.stands(feed.StandsFailing)
+	s.stands(feed.StateFailing)
 	for _, n := range []int{4, 31} {
 		s.text(list(n))
 		s.refresh(feed.Held, "")
-		if got := s.stands(feed.StandsHeld); got.Entries != 10 || got.HeldSize != n || got.Why == "" {
+		if got := s.stands(feed.StateHeld); got.Entries != 10 || got.HeldSize != n || got.Why == "" {
 			t.Errorf("%+v", got)
 		}
 	}
 	if ok, err := s.store.Accept(t.Context(), s.source); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if got := s.stands(feed.StandsFresh); got.Entries != 31 {
+	if got := s.stands(feed.StateOK); got.Entries != 31 {
 		t.Errorf("%d entries", got.Entries)
 	}
 	if ok, err := s.store.Accept(t.Context(), s.source); ok || err != nil {
@@ -322,7 +322,7 @@ func TestHeld(t *testing.T) {
 	s.refresh(feed.Held, "")
 	s.text(list(17)) // it is well again: nothing waits any more
 	s.refresh(feed.Changed, "")
-	s.stands(feed.StandsFresh)
+	s.stands(feed.StateOK)
 }
 
 func TestFormats(t *testing.T) {
@@ -480,7 +480,7 @@ func TestStale(t *testing.T) {
 	s.text(good)
 	s.refresh(feed.Changed, "")
 	s.source.Every = time.Nanosecond
-	if got := s.stands(feed.StandsStale); got.Entries != 3 {
+	if got := s.stands(feed.StateStale); got.Entries != 3 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -77,7 +77,7 @@ func TestNamesOfCertificates(t *testing.T) {
 		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusFound)
 	})
 	s.refresh("", `the certificate of the server is not for the name "localhost"`)
-	if why := s.stands(feed.StandsNone).Why; strings.ContainsAny(why, "\x1b\n") || strings.Contains(why, "evil") {
+	if why := s.stands(feed.StateNone).Why; strings.ContainsAny(why, "\x1b\n") || strings.Contains(why, "evil") {
 		t.Errorf("it says %q", why)
 	}
 }

@@ -26,14 +26,14 @@ type Screened struct {
 // MostNamed is how many prefixes that were removed are kept by name.
 const MostNamed = 100
 
-// Spared are addresses that must not be in a list, and why.
-type Spared struct {
+// AllowEntry is addresses that must not be in a list, and why.
+type AllowEntry struct {
 	Prefix netip.Prefix
 	Why    string
 }
 
-// Spare takes addresses out of the set.
-func (s *Screened) Spare(list []Spared) {
+// Allow takes addresses out of the set.
+func (s *Screened) Allow(list []AllowEntry) {
 	byWhy := map[string]*addrs.Builder{}
 	var order []string
 	for _, one := range list {
@@ -45,15 +45,15 @@ func (s *Screened) Spare(list []Spared) {
 		}
 	}
 	for _, why := range order {
-		s.spareSet(byWhy[why].Set(), why)
+		s.allowSet(byWhy[why].Set(), why)
 	}
 }
 
-func (s *Screened) spareSet(spared *addrs.Set, why string) {
-	for p := range s.Set.Both(spared).Prefixes() {
+func (s *Screened) allowSet(allowed *addrs.Set, why string) {
+	for p := range s.Set.Both(allowed).Prefixes() {
 		s.note(p, why)
 	}
-	s.Set = s.Set.Without(spared)
+	s.Set = s.Set.Without(allowed)
 }
 
 func (s *Screened) note(p netip.Prefix, why string) {
@@ -145,6 +145,6 @@ func (s *screen) done() *Screened {
 			continue // all of them are valid
 		}
 	}
-	s.spareSet(bogons.Set(), whyBogon)
+	s.allowSet(bogons.Set(), whyBogon)
 	return &s.Screened
 }

@@ -2,16 +2,16 @@ package feed
 
 import "time"
 
-// Standing says how a source stands.
-type Standing string
+// State says how a source stands.
+type State string
 
-// The standings, the worst first.
+// The states, the worst first.
 const (
-	StandsNone    Standing = "none"    // there is no copy
-	StandsStale   Standing = "stale"   // the copy was not confirmed for three periods
-	StandsHeld    Standing = "held"    // a newer list waits to be accepted
-	StandsFailing Standing = "failing" // the last fetch failed
-	StandsFresh   Standing = "ok"
+	StateNone    State = "none"    // there is no copy
+	StateStale   State = "stale"   // the copy was not confirmed for three periods
+	StateHeld    State = "held"    // a newer list waits to be accepted
+	StateFailing State = "failing" // the last fetch failed
+	StateOK      State = "ok"
 )
 
 // stalePeriods is after how many periods a copy that was not confirmed is an alert.
@@ -20,7 +20,7 @@ const stalePeriods = 3
 // Status is how a source stands.
 type Status struct {
 	Source
-	State    Standing   `json:"state"`
+	State    State      `json:"state"`
 	Why      string     `json:"why,omitempty"`     // it is not ok
 	Entries  int        `json:"entries"`           // of the copy
 	Fetched  *time.Time `json:"fetched,omitempty"` // the copy
@@ -37,9 +37,9 @@ type Status struct {
 // Status reads how a source stands. What cannot be read is missing from it.
 func (st Store) Status(s Source) Status {
 	now := time.Now()
-	out := Status{Source: s, State: StandsFresh}
+	out := Status{Source: s, State: StateOK}
 	if err := st.check(s); err != nil {
-		out.State, out.Why = StandsNone, err.Error()
+		out.State, out.Why = StateNone, err.Error()
 		return out
 	}
 	known := st.readState(s)
@@ -48,7 +48,7 @@ func (st Store) Status(s Source) Status {
 	}
 	c, err := readHead(st.file(s, copyFile))
 	if err != nil || c == nil {
-		out.State, out.Why = StandsNone, known.Error
+		out.State, out.Why = StateNone, known.Error
 		return out
 	}
 	out.Entries, out.Fetched, out.Removed, out.More, out.Reasons, out.SHA = c.Entries, &c.Fetched, c.Removed, c.More, c.Reasons(), c.SHA256
@@ -62,11 +62,11 @@ func (st Store) Status(s Source) Status {
 	held, _ := readHead(st.file(s, heldFile))
 	switch {
 	case now.Sub(checked) > stalePeriods*s.Every:
-		out.State, out.Why = StandsStale, known.Error
+		out.State, out.Why = StateStale, known.Error
 	case held != nil:
-		out.State, out.Why = StandsHeld, s.holds(c.Entries, held.Entries)
+		out.State, out.Why = StateHeld, s.holds(c.Entries, held.Entries)
 	case known.Error != "":
-		out.State, out.Why = StandsFailing, known.Error
+		out.State, out.Why = StateFailing, known.Error
 	}
 	if held != nil {
 		out.HeldSize = held.Entries

@@ -73,7 +73,7 @@ func TestForeign(t *testing.T) {
 		if _, set, err := s.store.Copy(s.source); err == nil || set != nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: the copy is %v, %v", path, set, err)
 		}
-		if is := s.store.Status(s.source); is.State != feed.StandsNone || !strings.Contains(is.Why, says) {
+		if is := s.store.Status(s.source); is.State != feed.StateNone || !strings.Contains(is.Why, says) {
 			t.Errorf("%s: the status is %+v", path, is)
 		}
 		if err := os.Chmod(path, info.Mode().Perm()); err != nil {

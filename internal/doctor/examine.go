@@ -51,9 +51,9 @@ var probes = []probe{
 	{"tc-programs", foreignPrograms},
 }
 
-// Look looks at all that costs packets on this host, in the network namespace of the calling process, and returns the
+// Examine looks at all that costs packets on this host, in the network namespace of the calling process, and returns the
 // findings in an order that is always the same. The error is about the device that Options name.
-func Look(ctx context.Context, o Options) ([]Finding, error) {
+func Examine(ctx context.Context, o Options) ([]Finding, error) {
 	eth, err := features.Open()
 	if err != nil {
 		return nil, err

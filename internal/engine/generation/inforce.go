@@ -9,9 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// Standing is the generation in force: the newest that decides, or when others have removed all of it the one that should.
+// InForce is the generation in force: the newest that decides, or when others have removed all of it the one that should.
 // It is datapath.ErrNotLoaded when there is none.
-func (l *Live) Standing() (*Generation, error) {
+func (l *Live) InForce() (*Generation, error) {
 	if len(l.Generations) > 0 {
 		return l.Generations[0], nil
 	}
@@ -26,7 +26,7 @@ func (l *Live) Standing() (*Generation, error) {
 		}
 		return OfProgram(p)
 	}
-	r, err := inForce(l.State)
+	r, err := recordInForce(l.State)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func (l *Live) Standing() (*Generation, error) {
 	return &Generation{Number: r.Number, Manifest: m}, err
 }
 
-// inForce is the record of the policy in force, nil when there is none.
-func inForce(state *datapath.State) (*datapath.Record, error) {
+// recordInForce is the record of the policy in force, nil when there is none.
+func recordInForce(state *datapath.State) (*datapath.Record, error) {
 	records, err := state.Records()
 	if err != nil {
 		return nil, err
@@ -54,22 +54,22 @@ func inForce(state *datapath.State) (*datapath.Record, error) {
 	return nil, nil
 }
 
-// FallenError says that nothing of the policy in force is in the kernel any more: its devices have gone, or another tool has removed it.
+// RemovedError says that nothing of the policy in force is in the kernel any more: its devices have gone, or another tool has removed it.
 // errors.Is reports it as datapath.ErrNotLoaded, too.
-type FallenError struct{ What string }
+type RemovedError struct{ What string }
 
-func (e *FallenError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
+func (e *RemovedError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
 
 // Unwrap is datapath.ErrNotLoaded.
-func (e *FallenError) Unwrap() error { return datapath.ErrNotLoaded }
+func (e *RemovedError) Unwrap() error { return datapath.ErrNotLoaded }
 
 // Hint is the remedy.
-func (e *FallenError) Hint() string {
+func (e *RemovedError) Hint() string {
 	return "`floodwall repair` puts the policy back, `floodwall daemon` does so by itself, and `floodwall unload` gives it up"
 }
 
-// fallen finds out why nothing runs: datapath.ErrNotLoaded when nothing is to, else a FallenError.
-func fallen(state *datapath.State) error {
+// whyRemoved finds out why nothing runs: datapath.ErrNotLoaded when nothing is to, else a RemovedError.
+func whyRemoved(state *datapath.State) error {
 	gone, err := state.Gone()
 	if err != nil {
 		return err
@@ -81,9 +81,9 @@ func fallen(state *datapath.State) error {
 				what += fmt.Sprintf("; device %s is there again, and is not filtered", d)
 			}
 		}
-		return &FallenError{what}
+		return &RemovedError{what}
 	}
-	r, err := inForce(state)
+	r, err := recordInForce(state)
 	if r == nil || err != nil {
 		return orNotLoaded(err)
 	}
@@ -91,7 +91,7 @@ func fallen(state *datapath.State) error {
 	if err != nil || m.Ruleset() == nil {
 		return orNotLoaded(err)
 	}
-	return &FallenError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File)}
+	return &RemovedError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File)}
 }
 
 func orNotLoaded(err error) error {

@@ -8,25 +8,25 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// passage is a chain as far as it was followed.
-type passage struct {
+// traversal is a chain as far as it was followed.
+type traversal struct {
 	*follower
 	trail
 	chain *saved.Chain
 	rest  []saved.Rule // those behind the one at hand
 	left  []saved.Cond // packets that have left the chain, and are still in paths
 	// accepted is how many of left were accepted; the others stay in the base chain.
-	accepted int
-	exits    []saved.Cond // packets that are accepted, and go on to the next base chain
-	doubt    *saved.Place // a rule that takes some packets out of the chain, nobody knows which
-	stuck    bool         // there are too many ways
-	leaks    bool         // packets have left the chain without a verdict
-	total    bool         // all packets have got a verdict
-	wide     *saved.Place // the rule that passes them all, as it has no equal
+	accepted     int
+	exits        []saved.Cond // packets that are accepted, and go on to the next base chain
+	doubt        *saved.Place // a rule that takes some packets out of the chain, nobody knows which
+	tooManyPaths bool         // there are too many ways
+	undecided    bool         // packets have left the chain without a verdict
+	decided      bool         // all packets have got a verdict
+	passesAll    *saved.Place // the rule that passes them all, as it has no equal
 }
 
 // rule follows one rule.
-func (p *passage) rule(r *saved.Rule) {
+func (p *traversal) rule(r *saved.Rule) {
 	p.aside(r)
 	if r.Act.Kind != saved.ActNone {
 		p.act(r, false)
@@ -34,7 +34,7 @@ func (p *passage) rule(r *saved.Rule) {
 }
 
 // aside reports what a rule does besides its verdict, if packets can meet it.
-func (p *passage) aside(r *saved.Rule) {
+func (p *traversal) aside(r *saved.Rule) {
 	mute := r.Act.Kind == saved.ActNone && asksUnknown(r)
 	if len(r.Side) == 0 && !r.Act.Logs && !mute {
 		return
@@ -73,14 +73,14 @@ func asksUnknown(r *saved.Rule) bool {
 }
 
 // act does what a rule does to the packets that meet it.
-func (p *passage) act(r *saved.Rule, policy bool) {
-	if p.total || len(p.paths) == 0 && !policy {
+func (p *traversal) act(r *saved.Rule, policy bool) {
+	if p.decided || len(p.paths) == 0 && !policy {
 		return
 	}
-	if p.mustSettle(r) {
-		p.settle()
+	if p.mustRemoveLeft(r) {
+		p.removeLeft()
 	}
-	if p.stuck {
+	if p.tooManyPaths {
 		p.report.Lose(r.At, "packets get here in more ways than rules can tell apart")
 		return
 	}
@@ -100,28 +100,28 @@ func (p *passage) act(r *saved.Rule, policy bool) {
 	if len(doubtful) > 0 {
 		p.doubtful(r, doubtful)
 	}
-	if p.total && len(p.paths) > 0 {
-		p.total = !p.leaks
+	if p.decided && len(p.paths) > 0 {
+		p.decided = !p.undecided
 		p.paths = nil
 	}
-	if p.wide != nil {
+	if p.passesAll != nil {
 		p.loseRest()
 	}
 }
 
 // loseRest reports the rules behind one that is widened to all packets.
-func (p *passage) loseRest() {
+func (p *traversal) loseRest() {
 	for i := range p.rest {
 		if r := &p.rest[i]; r.Act.Kind != saved.ActNone {
-			p.report.Lose(r.At, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
+			p.report.Lose(r.At, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.passesAll))
 			p.loseChain(r.Act.Target, r.At)
 		}
 	}
 }
 
-// mustSettle reports whether packets that have left must be taken out of the paths before r: not if r only lets more of
+// mustRemoveLeft reports whether packets that have left must be taken out of the paths before r: not if r only lets more of
 // them leave in the same way. So thousands of such rules in a row are taken out at once.
-func (p *passage) mustSettle(r *saved.Rule) bool {
+func (p *traversal) mustRemoveLeft(r *saved.Rule) bool {
 	switch r.Act.Kind {
 	case saved.ActReturn:
 		return false
@@ -132,7 +132,7 @@ func (p *passage) mustSettle(r *saved.Rule) bool {
 }
 
 // asksNothing reports whether every packet on the paths meets r.
-func (p *passage) asksNothing(r *saved.Rule) bool {
+func (p *traversal) asksNothing(r *saved.Rule) bool {
 	if r.Alts == nil {
 		return true
 	}
@@ -153,7 +153,7 @@ func where(at saved.Place) string {
 
 // meeting is the packets that meet r: certainly, when r asks what the policy cannot perhaps, and when r asks for a rate
 // those that it counts.
-func (p *passage) meeting(r *saved.Rule) (certain, doubtful, limited []saved.Cond) {
+func (p *traversal) meeting(r *saved.Rule) (certain, doubtful, limited []saved.Cond) {
 	alts := r.Alts
 	if alts == nil {
 		alts = []saved.Cond{{}}
@@ -181,7 +181,7 @@ func (p *passage) meeting(r *saved.Rule) (certain, doubtful, limited []saved.Con
 }
 
 // certain does what r does to packets that meet it for certain.
-func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
+func (p *traversal) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	for _, c := range conds {
 		for _, n := range c.Narrower {
 			p.report.Lose(r.At, "%s", n)
@@ -191,7 +191,7 @@ func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	case saved.ActAccept:
 		if p.final {
 			p.emit(r, conds, pass, policy)
-			p.total = p.asksNothing(r)
+			p.decided = p.asksNothing(r)
 			return
 		}
 		p.exits = append(p.exits, conds...)
@@ -212,7 +212,7 @@ func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 }
 
 // drops writes down a drop, if it is sure that packets get to it.
-func (p *passage) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
+func (p *traversal) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
 	v := drop
 	if r.Act.Kind == saved.ActReject {
 		v = reject
@@ -222,11 +222,11 @@ func (p *passage) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
 		return
 	}
 	p.emit(r, conds, v, policy)
-	p.total = p.asksNothing(r)
+	p.decided = p.asksNothing(r)
 }
 
 // enter follows the chain that r jumps or goes to.
-func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
+func (p *traversal) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 	target := p.chain.Table.Chains[r.Act.Target]
 	if target == nil || len(conds) == 0 {
 		if target == nil {
@@ -240,13 +240,13 @@ func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 		return
 	}
 	fresh := p.fresh(target, conds, sure)
-	q := p.follow(target, trail{paths: fresh, final: p.final, lax: p.lax, sure: sure})
+	q := p.follow(target, trail{paths: fresh, final: p.final, passUnknown: p.passUnknown, sure: sure})
 	p.exits = append(p.exits, q.exits...)
 	p.leave(q.exits)
 	switch {
-	case q.total && len(fresh) == len(conds):
-		if p.total = p.asksNothing(r); p.total {
-			p.wide = q.wide
+	case q.decided && len(fresh) == len(conds):
+		if p.decided = p.asksNothing(r); p.decided {
+			p.passesAll = q.passesAll
 		}
 	case r.Act.Kind == saved.ActGoto:
 		p.leave(conds)
@@ -257,7 +257,7 @@ func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 const maxEntries = 32
 
 // fresh is conds without those whose packets have all been in a chain: it would do with them again what it did.
-func (p *passage) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []saved.Cond) {
+func (p *traversal) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []saved.Cond) {
 	if !sure {
 		return conds
 	}
@@ -278,13 +278,13 @@ func (p *passage) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []
 }
 
 // leave takes packets out of the chain.
-func (p *passage) leave(conds []saved.Cond) {
+func (p *traversal) leave(conds []saved.Cond) {
 	p.left = append(p.left, conds...)
-	p.leaks = p.leaks || len(conds) > 0
+	p.undecided = p.undecided || len(conds) > 0
 }
 
 // emit writes rules down.
-func (p *passage) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bool) {
+func (p *traversal) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bool) {
 	for _, c := range conds {
 		f := flat{Cond: c, verdict: v, comment: r.Comment, chain: p.chain, at: []saved.Place{r.At}}
 		f.Devices, f.Marks, f.Narrower = nil, nil, nil
@@ -295,8 +295,8 @@ func (p *passage) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bool
 	}
 }
 
-// settle takes the packets that have left out of the paths.
-func (p *passage) settle() {
+// removeLeft takes the packets that have left out of the paths.
+func (p *traversal) removeLeft() {
 	for _, gone := range fold(p.bareLeft()) {
 		var rest []saved.Cond
 		p.spent += len(p.paths)
@@ -304,7 +304,7 @@ func (p *passage) settle() {
 			rest = append(rest, path.Without(gone.Cond, p.family)...)
 		}
 		if p.paths = rest; len(rest) > maxPaths {
-			p.stuck = true
+			p.tooManyPaths = true
 			break
 		}
 	}
@@ -312,7 +312,7 @@ func (p *passage) settle() {
 }
 
 // bareLeft is what has left, as rules that can be folded: thousands of addresses become one set.
-func (p *passage) bareLeft() (out []flat) {
+func (p *traversal) bareLeft() (out []flat) {
 	for _, c := range p.left {
 		out = append(out, flat{Cond: c})
 	}
@@ -321,7 +321,7 @@ func (p *passage) bareLeft() (out []flat) {
 
 // applies is c for packets that come in through the policy's devices; ok is false when none of those meets it, and when
 // c asks for what no rule does.
-func (p *passage) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
+func (p *traversal) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
 	if c.DNAT && !p.dnat {
 		p.report.Note(r.At, "is about translated destinations, and no rule of the files translates any")
 		return c, false
@@ -350,7 +350,7 @@ func (p *passage) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok b
 
 // marked is c without its tests of marks. A packet from outside has none until a rule gives it one; where some rule does,
 // the policy cannot tell.
-func (p *passage) marked(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
+func (p *traversal) marked(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
 	for _, m := range c.Marks {
 		switch {
 		case p.marks:
