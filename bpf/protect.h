@@ -332,7 +332,9 @@ static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, st
 }
 
 /* The DSCP of a packet that is not for SYNPROXY, one for local use (RFC 2474, section 6): ServerDSCP of internal/compile/plan. */
-enum { DSCP_SERVER = 3 };
+enum {
+	DSCP_SERVER = 3,
+};
 
 /*
  * Marks a packet for netfilter, which lets it go on to its server when it belongs to no connection, or takes the mark from one that has it
@@ -436,12 +438,12 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 		return pass_proved(ctx, p, pr, s, now);
 	if (is_to_ask(p, known))
 		connection = ask_kernel(ctx, p, pr, s, known, now);
-	if (pr->method == METHOD_ROUTER)
-		mark_for_server(ctx, is_lost_to_conntrack(known, connection));
-	if (connection > CONNECTION_NONE || known == FLOW_REOPENED || (known && connection == CONNECTION_UNKNOWN))
+	if (connection > CONNECTION_NONE || known == FLOW_REOPENED || (known && connection == CONNECTION_UNKNOWN) ||
+	    is_resting(s, now) || !is_active(p, pr, s, now)) {
+		if (pr->method == METHOD_ROUTER)
+			mark_for_server(ctx, is_lost_to_conntrack(known, connection));
 		return XDP_PASS;
-	if (is_resting(s, now) || !is_active(p, pr, s, now))
-		return XDP_PASS;
+	}
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -180,7 +181,7 @@ func TestEnums(t *testing.T) {
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
 		"flow.h":       {"FLOW_SLOTS": image.FlowSlots},
-		"protect.h":    {"ACTIVE_TIME": image.ActiveTime, "ACTIVE_RENEW": image.ActiveRenew},
+		"protect.h":    {"ACTIVE_TIME": image.ActiveTime, "ACTIVE_RENEW": image.ActiveRenew, "DSCP_SERVER": plan.ServerDSCP},
 		"connlookup.h": {"ASK_STRANGER": image.AskStranger, "ASK_INTERVAL": image.AskInterval, "ASK_BURST": image.AskBurst},
 		"clock.h":      {"TICK_BITS": image.TickBits},
 		"cookie.h": {"SLOT_SHIFT": image.CookieSlot, "SENT_NOTES": image.SentNotes, "SENT_EVER": image.SentEver,
