@@ -115,25 +115,13 @@ func TestHandshakesToXDP(t *testing.T) {
 				}
 				s.protect(always, "")
 				handshakes(20_000, func() { s.target = plan.TargetXDP; s.protect(idle, "") })
-				s.try(target, always)
+				s.target = target
+				if _, err := s.tryProtect(always, "", time.Hour); err != nil {
+					s.Fatal(err)
+				}
 				handshakes(20_010, s.giveUp)
 			})
 		})
-	}
-}
-
-// try applies a policy of source() on trial.
-func (s *synScene) try(target plan.Target, syn string) {
-	s.Helper()
-	err := s.protects.Do(func() error {
-		p, err := policy.Parse("policy.yaml", []byte(s.source(syn)))
-		if err == nil {
-			_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: target, Confirm: time.Hour})
-		}
-		return err
-	})
-	if err != nil {
-		s.Fatal(err)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestKernelVLANOffload(t *testing.T) {
 					}
 				}
 				s.target = plan.TargetXDP
-				if _, err := s.tryProtect(always, ""); (err == nil) != (mode == "host") {
+				if _, err := s.tryProtect(always, "", 0); (err == nil) != (mode == "host") {
 					t.Errorf("with --target xdp: %v", err)
 				}
 			})

@@ -196,18 +196,19 @@ const always = "when: always"
 // protect applies a policy of source(), with more of it behind.
 func (s *synScene) protect(syn, more string) *control.Applied {
 	s.Helper()
-	applied, err := s.tryProtect(syn, more)
+	applied, err := s.tryProtect(syn, more, 0)
 	if err != nil {
 		s.Fatalf("apply of %s: %v", syn, err)
 	}
 	return applied
 }
 
-func (s *synScene) tryProtect(syn, more string) (applied *control.Applied, err error) {
+// tryProtect is protect, on trial for a time unless that is 0.
+func (s *synScene) tryProtect(syn, more string, trial time.Duration) (applied *control.Applied, err error) {
 	err = s.protects.Do(func() error {
 		p, err := policy.Parse("policy.yaml", []byte(s.source(syn)+more))
 		if err == nil {
-			applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: s.target})
+			applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: s.target, Confirm: trial})
 		}
 		return err
 	})
