@@ -77,9 +77,9 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		case asked.Origin == ban.Manual:
 			return operate.NoLifeline(others), nil
 		}
-		return in.NotAllowed(ctx, others)
+		return in.RefuseAllowlisted(ctx, others)
 	}
-	if change.spares, err = operate.Renewed(spares, sparedFor); err != nil {
+	if change.spares, err = operate.Renewed(spares, allowlistAge); err != nil {
 		return err
 	}
 	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
@@ -108,8 +108,8 @@ func (e *env) warned(refuse func(netip.Prefix) error) func(netip.Prefix) error {
 	}
 }
 
-// sparedFor is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.
-const sparedFor = time.Second
+// allowlistAge is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.
+const allowlistAge = time.Second
 
 // maxWhy is how much of a reason a dynamic set keeps, in bytes.
 const maxWhy = 64

@@ -170,7 +170,7 @@ func TestStreamSparesWhoComes(t *testing.T) {
 	writeFile(t, policy, strings.Replace(fail2banPolicy, "never: [", "never: [198.51.100.2, ", 1))
 	mustFloodwall(t, "apply", policy)
 	sh(t, "ip addr add 198.51.100.3/32 dev fw0")
-	time.Sleep(sparedFor + 100*time.Millisecond)
+	time.Sleep(allowlistAge + 100*time.Millisecond)
 	io.WriteString(in, "198.51.100.2\n198.51.100.3\n198.51.100.4\n")
 	in.Close()
 	if err := cmd.Wait(); err == nil {

@@ -78,7 +78,7 @@ func (b *banDetector) follow(ctx context.Context) error {
 		b.end()
 		return nil
 	case offences == nil:
-		return b.spare(ctx, limits)
+		return b.readAllowlist(ctx, limits)
 	}
 	b.end()
 	return b.begin(ctx, limits, offences)
@@ -89,11 +89,11 @@ func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences
 	b.offences, b.key, b.limits, b.detectors, b.lifelines = offences, of.Key, of.Limits, nil, nil
 	for _, limit := range b.limits {
 		d := ban.NewDetector(&addrs.Set{})
-		d.Allowed = func(p, never netip.Prefix) { b.news.spared(sparedText(limit, p, never)) }
+		d.Allowed = func(p, never netip.Prefix) { b.news.skipped(allowlistedText(limit, p, never)) }
 		b.detectors = append(b.detectors, d)
 	}
 	b.looked = time.Time{}
-	if err := b.spare(ctx, of); err != nil {
+	if err := b.readAllowlist(ctx, of); err != nil {
 		b.end()
 		return err
 	}
@@ -101,9 +101,9 @@ func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences
 	return nil
 }
 
-// spare gives the detectors the prefixes that are never banned, if they have changed: those that the policy names, those of the operators
+// readAllowlist gives the detectors the prefixes that are never banned, if they have changed: those that the policy names, those of the operators
 // who applied it, and those that the host depends on. Packets from the host's own addresses are forged.
-func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
+func (b *banDetector) readAllowlist(ctx context.Context, of *control.BanLimits) error {
 	if time.Since(b.looked) < lifelineShare*b.took {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 	return b.pardon(ctx, never)
 }
 
-// pardon lifts automatic bans of prefixes that contain a spared address.
+// pardon lifts automatic bans of prefixes that contain an address of the allowlist.
 func (b *banDetector) pardon(ctx context.Context, never *addrs.Set) error {
 	list, err := b.in.Blocked(ctx, "")
 	if err != nil {
@@ -254,8 +254,8 @@ func bannedText(l control.BanLimit, ban ban.Verdict) string {
 	return text
 }
 
-// sparedText tells of a prefix that is not banned, since one around it or in it never is.
-func sparedText(l control.BanLimit, p, never netip.Prefix) string {
+// allowlistedText tells of a prefix that is not banned, since one around it or in it never is.
+func allowlistedText(l control.BanLimit, p, never netip.Prefix) string {
 	why := "is never banned"
 	if never.Bits() > p.Bits() {
 		why = fmt.Sprintf("holds %s, which is never banned", addrs.PrefixText(never))

@@ -33,8 +33,8 @@ func (n *banNews) banned(rule, text string, offends int) {
 	}
 }
 
-// spared notes a prefix that is not banned.
-func (n *banNews) spared(text string) {
+// skipped notes a prefix that is not banned.
+func (n *banNews) skipped(text string) {
 	n.sparing = cmp.Or(n.sparing, text)
 	n.spares++
 }

@@ -115,16 +115,16 @@ func TestBaseline(t *testing.T) {
 	var b baseline
 	now := time.Now()
 	b.add(sample.Sample{Time: now, Reason: "a"})
-	b.finish(now.Add(learnDelay / 2))
+	b.learn(now.Add(learnDelay / 2))
 	b.forget()
-	b.finish(now.Add(2 * learnDelay))
+	b.learn(now.Add(2 * learnDelay))
 	if len(b.samples) != 0 {
 		t.Error("learned what came right before an attack")
 	}
 	for i := range 3 * mostLearned {
 		b.add(sample.Sample{Time: now.Add(time.Duration(i))})
 	}
-	b.finish(now.Add(2 * learnDelay))
+	b.learn(now.Add(2 * learnDelay))
 	if len(b.samples) != mostLearned || len(b.pending) != 0 {
 		t.Errorf("%d samples, %d wait", len(b.samples), len(b.pending))
 	}

@@ -29,8 +29,8 @@ func (b *baseline) add(s sample.Sample) {
 	}
 }
 
-// finish takes what is older than learnDelay: no attack has started since.
-func (b *baseline) finish(now time.Time) {
+// learn takes over what is older than learnDelay: no attack has started since.
+func (b *baseline) learn(now time.Time) {
 	n := 0
 	for n < len(b.pending) && now.Sub(b.pending[n].Time) > learnDelay {
 		b.take(b.pending[n])

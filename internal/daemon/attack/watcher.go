@@ -254,7 +254,7 @@ func (w *Watcher) quiet() {
 		}
 		w.recent = nil
 	}
-	w.learned.finish(w.at)
+	w.learned.learn(w.at)
 	if w.at.Sub(w.kept) >= saveEvery {
 		w.keepUsual()
 	}

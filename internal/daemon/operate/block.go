@@ -94,8 +94,8 @@ func NotOf(sessions []facts.Session) func(netip.Prefix) error {
 	}
 }
 
-// NotAllowed refuses prefixes that no program may ban, and those that others refuses.
-func (h Host) NotAllowed(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
+// RefuseAllowlisted refuses prefixes that no program may ban, and those that others refuses.
+func (h Host) RefuseAllowlisted(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
 	w, err := h.RunningPolicy(ctx)
 	if err != nil {
 		return nil, err
@@ -103,14 +103,14 @@ func (h Host) NotAllowed(ctx context.Context, others func(netip.Prefix) error) (
 	list := allowlist.Now(w.Allowlist)
 	return func(p netip.Prefix) error {
 		if why := list.Why(p); why != "" {
-			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), sparedHint}
+			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), allowlistHint}
 		}
 		return others(p)
 	}, nil
 }
 
 const (
-	sparedHint = "a person may block it: leave the origin out"
+	allowlistHint = "a person may block it: leave the origin out"
 	forceHint  = `say "force": true if that is meant`
 )
 
@@ -168,11 +168,11 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 		if err != nil {
 			return Changed{}, err
 		}
-		bans, refused = spare(bans, allowlist.Now(w.Allowlist), " for a program", sparedHint)
+		bans, refused = withoutAllowlisted(bans, allowlist.Now(w.Allowlist), " for a program", allowlistHint)
 	case o.Unseen:
-		bans, refused = spare(bans, allowlist.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
+		bans, refused = withoutAllowlisted(bans, allowlist.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
 	default:
-		bans, refused = spare(bans, allowlist.Now(nil), "", forceHint)
+		bans, refused = withoutAllowlisted(bans, allowlist.Now(nil), "", forceHint)
 	}
 	c := Changed{Set: o.Set}
 	if len(bans) > 0 {
@@ -184,8 +184,8 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	return c, err
 }
 
-// spare takes out of bans those of prefixes that are spared, and all of a range when one of its prefixes is.
-func spare(bans []ban.Ban, list *allowlist.List, why, hint string) (kept []ban.Ban, problems []Problem) {
+// withoutAllowlisted takes out of bans those of prefixes that the allowlist has, and all of a range when one of its prefixes is.
+func withoutAllowlisted(bans []ban.Ban, list *allowlist.List, why, hint string) (kept []ban.Ban, problems []Problem) {
 	out, ranges := make([]bool, len(bans)), map[int]bool{}
 	for i, b := range bans {
 		if reason := list.Why(b.Prefix); reason != "" {

@@ -97,9 +97,9 @@ func (h *host) send(n int, description string) {
 	}
 }
 
-// sendAndCount sends packets from one CPU: each CPU has a queue of its own for what a veth receives, and on a busy machine the packets of
+// sendInOrder sends packets from one CPU: each CPU has a queue of its own for what a veth receives, and on a busy machine the packets of
 // one overtake those of another.
-func (h *host) sendAndCount(packets ...string) {
+func (h *host) sendInOrder(packets ...string) {
 	h.Helper()
 	defer testutil.OnOneCPU(h)()
 	for _, p := range packets {

@@ -283,7 +283,7 @@ func (t *transaction) mend(ctx context.Context, restore bool) error {
 var finishingTrial = []step{
 	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
 	{"add connections made since", (*transaction).rejoinNext, nil},
-	{"give devices their own program", (*transaction).settleDevices, nil}, // they know the trial by its number
+	{"give devices their own program", (*transaction).detachTrial, nil}, // they know the trial by its number
 	{"remove the record", (*transaction).dropRecord, nil},
 	{"give conntrack back", (*transaction).strictAsBefore, nil},
 }

@@ -26,7 +26,7 @@ var probes = 10_000
 func (e *ends) gets(from string, port int, should bool) bool {
 	e.Helper()
 	probes++
-	e.sendAndCount(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, probes, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	e.sendInOrder(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, probes, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
 	if !e.arrives(markerPort, time.Minute) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}

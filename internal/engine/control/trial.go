@@ -158,5 +158,5 @@ func (t *transaction) cleanRulesets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settleDevices gives devices the program of the generation in force.
-func (t *transaction) settleDevices(context.Context) error { return t.state.FinishTrial() }
+// detachTrial gives devices the program of the generation in force.
+func (t *transaction) detachTrial(context.Context) error { return t.state.FinishTrial() }

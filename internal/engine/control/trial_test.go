@@ -58,7 +58,7 @@ type ends struct {
 	sockets map[int]*net.UDPConn
 }
 
-// markerPort is a port that no policy of these tests drops. What sendAndCount has sent before its packet arrives before it, however busy the
+// markerPort is a port that no policy of these tests drops. What sendInOrder has sent before its packet arrives before it, however busy the
 // machine is.
 const markerPort = 3000
 
@@ -88,7 +88,7 @@ func newEnds(t *testing.T) *ends {
 // passes sends a packet from 192.0.2.HOST to a port and reports whether it arrives.
 func (e *ends) passes(host, port int) bool {
 	e.Helper()
-	e.sendAndCount(fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	e.sendInOrder(fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
 	if !e.arrives(markerPort, time.Minute) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
