@@ -111,7 +111,7 @@ func (h Host) RefuseAllowlisted(ctx context.Context, others func(netip.Prefix) e
 
 const (
 	allowlistHint = "a person may block it: leave the origin out"
-	forceHint  = `say "force": true if that is meant`
+	forceHint     = `say "force": true if that is meant`
 )
 
 // NoLifeline refuses prefixes that have in them what this host cannot do without, and those that others refuses.
