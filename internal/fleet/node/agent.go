@@ -52,40 +52,32 @@ type Agent struct {
 	verify   nkeys.KeyPair // the controller's public key; nil: nothing of the controller is believed
 	wake     chan struct{}
 
-	mu      sync.Mutex
-	clock   clock
-	drift   time.Duration // of the clock since the ends of entered were compared with it
-	table   wire.Table
-	stream  stream
-	own     map[netip.Prefix]*ownBan
-	pending map[netip.Prefix]struct{}       // of own, to be offered
-	lifts   map[netip.Prefix]wire.Statement // by this node, to be offered
-	last    uint64                          // number of the last statement of this node
-	dirty   map[netip.Prefix]struct{}       // whose record has changed
-	entered map[netip.Prefix]time.Time      // bans of others that this host has, and their ends by its monotonic clock
-	owed    map[netip.Prefix]struct{}       // lifted, but the enforcer could not end them yet
-	undone  map[netip.Prefix]int            // bans that this agent ended itself, which the log of bans is still to tell
-	never   func(netip.Prefix) bool
-	hubs    hubAddresses
-	spared  map[netip.Prefix]bool     // bans of others that are not entered because of never
-	kept    map[netip.Prefix]struct{} // bans of others that were not entered beside one of this host
-	share   share
-	space   wire.Allowance // of records from hubs
-	counts  Counts
-	flight  *flight // the offer that waits for its answer
-	conn    *nats.Conn
-	number  uint64 // of the last request
-	texts   texts
-	paused  time.Time // until when the enforcer is left alone
-	told    string    // its last error
-	peers   peers
-	full    string    // why a hub takes nothing now, as it says
-	refused time.Time // since when the hubs refuse the key of this node; zero: they do not
-	sees    view
-	ledger  ledger
-	beat    time.Time          // when a hub was last heard
-	orders  func(order []byte) // is told of policies; nil: nobody is
-	policy  *wire.PolicyState  // of this node, as it was told last
+	mu       sync.Mutex
+	clock    clock
+	drift    time.Duration // of the clock since the ends of entered bans were compared with it
+	table    wire.Table
+	stream   stream
+	prefixes prefixTable
+	last     uint64 // number of the last statement of this node
+	never    func(netip.Prefix) bool
+	hubs     hubAddresses
+	share    share
+	space    wire.Allowance // of records from hubs
+	counts   Counts
+	flight   *flight // the offer that waits for its answer
+	conn     *nats.Conn
+	number   uint64 // of the last request
+	texts    texts
+	paused   time.Time // until when the enforcer is left alone
+	told     string    // its last error
+	peers    peers
+	full     string    // why a hub takes nothing now, as it says
+	refused  time.Time // since when the hubs refuse the key of this node; zero: they do not
+	sees     view
+	ledger   ledger
+	beat     time.Time          // when a hub was last heard
+	orders   func(order []byte) // is told of policies; nil: nobody is
+	policy   *wire.PolicyState  // of this node, as it was told last
 }
 
 // Counts are what an agent has done since it started.
@@ -101,10 +93,7 @@ type Counts struct {
 func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (*Agent, error) {
 	a := &Agent{
 		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
-		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]wire.Statement{},
-		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{}, kept: map[netip.Prefix]struct{}{},
-		share: newShare(),
-		space: wire.Allowance{Rate: 50_000, Burst: 10},
+		prefixes: newPrefixTable(), share: newShare(), space: wire.Allowance{Rate: 50_000, Burst: 10},
 	}
 	a.stream.ahead = map[uint64]struct{}{}
 	if err := a.remember(); err != nil {
@@ -279,20 +268,22 @@ func (a *Agent) sweep() {
 	if a.stream.swept%60 == 0 {
 		now := a.clock.now()
 		a.table.Sweep(now)
-		for p, until := range a.entered {
-			if !until.IsZero() && time.Now().After(until) { // zero: the enforcer is still to end it
+		for p, s := range a.prefixes.states {
+			if s.entered && !s.until.IsZero() && time.Now().After(s.until) {
 				a.forget(p)
 			}
 		}
 	}
 	if a.stream.swept%30 == 0 {
 		for p := range a.share.crowded { // others may have ended
-			a.dirty[p] = struct{}{}
+			a.prefixes.dirty.add(p)
 		}
-		for p := range a.kept {
-			a.dirty[p] = struct{}{}
+		for p, s := range a.prefixes.states {
+			if s.kept {
+				a.prefixes.setKept(p, false)
+				a.prefixes.dirty.add(p)
+			}
 		}
-		clear(a.kept)
 		a.offerAgain()
 	}
 }
@@ -307,27 +298,24 @@ func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.hubs.look(ctx, a.file.Hubs)
-	spares := never
-	a.never = func(p netip.Prefix) bool { return a.hubs.in(p) || a.peers.in(p) || spares(p) }
+	a.never = func(p netip.Prefix) bool { return a.hubs.in(p) || a.peers.in(p) || never(p) }
 	a.share.capacity = a.enforcer.Capacity()
-	a.spareAgain()
+	a.allowlistChanged()
 	return lookNever
 }
 
-// spareAgain has all bans looked at of which it has changed whether they are spared.
-func (a *Agent) spareAgain() {
+// allowlistChanged has all bans looked at of which it has changed whether they are allowlisted.
+func (a *Agent) allowlistChanged() {
 	if a.never == nil {
 		return
 	}
-	for p := range a.entered {
-		if a.never(p) {
-			a.dirty[p] = struct{}{}
-		}
-	}
-	for p := range a.spared {
-		if !a.never(p) {
-			delete(a.spared, p)
-			a.dirty[p] = struct{}{}
+	for p, s := range a.prefixes.states {
+		switch never := (s.entered || s.allowlisted) && a.never(p); {
+		case s.entered && never:
+			a.prefixes.dirty.add(p)
+		case s.allowlisted && !never:
+			a.prefixes.setAllowlisted(p, false)
+			a.prefixes.dirty.add(p)
 		}
 	}
 }

@@ -133,14 +133,14 @@ func TestWrongHub(t *testing.T) {
 	beat(0, 0, 0)
 	a.stream.complete(7)
 	other := netip.MustParsePrefix("198.51.100.2/32")
-	a.entered[other] = time.Now().Add(30 * time.Minute)
+	a.prefixes.enter(other, time.Now().Add(30*time.Minute))
 	for range 10 {
 		beat(0, time.Hour, 0)
 	}
 	for range 61 {
 		a.sweep()
 	}
-	if _, ok := a.entered[other]; !ok {
+	if !a.prefixes.of(other).entered {
 		t.Error("the ban of another node has ended by the wrong hub")
 	}
 	a.Local([]Local{{Prefix: one, Start: time.Now(), End: time.Now().Add(time.Hour)}}, false)

@@ -49,12 +49,12 @@ func (a *Agent) due() (c changes, more bool) {
 		return c, false
 	}
 	n := 0
-	c.bans = make([]Ban, 0, min(len(a.dirty), maxEnforce))
-	for p := range a.dirty {
+	c.bans = make([]Ban, 0, min(len(a.prefixes.dirty), maxEnforce))
+	for p := range a.prefixes.dirty {
 		if n++; n > maxEnforce {
 			return c, true
 		}
-		delete(a.dirty, p)
+		delete(a.prefixes.dirty, p)
 		a.change(p, now, &c)
 	}
 	return c, false
@@ -63,22 +63,21 @@ func (a *Agent) due() (c changes, more bool) {
 // change adds what is to be done about a prefix at a time of this host.
 func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 	r, now := a.table.Get(p), a.clock.at(at)
-	own := a.own[p]
-	_, lifted := a.owed[p]
-	if lifted = lifted || own != nil && r.Lifted(a.file.Name, a.saidAt(own)); lifted {
-		delete(a.owed, p)
-		delete(a.own, p)
-		delete(a.pending, p)
+	s := a.prefixes.of(p)
+	own, had := s.own, s.entered
+	lifted := s.owed || own != nil && r.Lifted(a.file.Name, a.saidAt(own))
+	if lifted {
+		a.prefixes.setOwed(p, false)
+		a.prefixes.setOwn(p, nil)
 		own = nil
 		c.all = append(c.all, p)
 	}
-	until, had := a.entered[p]
 	e, ok := r.Effect(now, a.file.Name, a.file.Reporters)
 	end := at.Add(e.Until.Sub(now))
 	if ok && a.never(p) {
 		ok = false
-		if !a.spared[p] {
-			a.spared[p] = true
+		if !s.allowlisted {
+			a.prefixes.setAllowlisted(p, true)
 			a.counts.Refused++
 		}
 	}
@@ -96,7 +95,7 @@ func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 		a.share.free(p)
 	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
 	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
-	case ok && (lifted || !had || until.IsZero() || end.Sub(until).Abs() > slack):
+	case ok && (lifted || !had || s.until.IsZero() || end.Sub(s.until).Abs() > slack):
 		_, known := a.share.crowded[p]
 		if !a.share.take(p, e.Origin) {
 			if !known {
@@ -110,7 +109,7 @@ func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 
 // forget notes that this host has no ban of another node of a prefix any more.
 func (a *Agent) forget(p netip.Prefix) {
-	delete(a.entered, p)
+	a.prefixes.leave(p)
 	a.share.free(p)
 }
 
@@ -157,18 +156,18 @@ func (a *Agent) block(ctx context.Context, bans []Ban) error {
 		case errors.Is(refused[b.Prefix], ErrKept):
 			if b.Origin != "" {
 				a.forget(b.Prefix)
-				a.kept[b.Prefix] = struct{}{}
+				a.prefixes.setKept(b.Prefix, true)
 			}
 		case refused[b.Prefix] != nil:
 			if _, known := a.share.crowded[b.Prefix]; !known {
 				a.counts.Refused++
 			}
-			if _, has := a.entered[b.Prefix]; !has && b.Origin != "" {
+			if !a.prefixes.of(b.Prefix).entered && b.Origin != "" {
 				a.share.refuse(b.Prefix)
 			}
 		case b.Origin != "":
 			a.counts.Received++
-			a.entered[b.Prefix] = b.Until
+			a.prefixes.enter(b.Prefix, b.Until)
 		}
 	}
 	return nil
@@ -180,7 +179,7 @@ func (a *Agent) unblock(ctx context.Context, lifts []netip.Prefix, all bool) err
 	}
 	a.mu.Lock()
 	for _, p := range lifts { // before the log of bans can tell of it
-		a.undone[p]++
+		a.prefixes.undo(p)
 	}
 	a.mu.Unlock()
 	were, err := a.enforcer.Unblock(ctx, lifts, all)
@@ -191,10 +190,8 @@ func (a *Agent) unblock(ctx context.Context, lifts []netip.Prefix, all bool) err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range lifts {
-		if !is[p] && a.undone[p] > 0 {
-			if a.undone[p]--; a.undone[p] == 0 {
-				delete(a.undone, p)
-			}
+		if !is[p] {
+			a.prefixes.undoneTold(p)
 		}
 	}
 	return err
@@ -206,14 +203,15 @@ func (a *Agent) later(c changes) {
 	defer a.mu.Unlock()
 	a.paused = time.Now().Add(errorWait)
 	for _, b := range c.bans {
-		a.dirty[b.Prefix] = struct{}{}
+		a.prefixes.dirty.add(b.Prefix)
 	}
 	for _, p := range c.lift {
-		a.dirty[p] = struct{}{}
-		a.entered[p] = time.Time{} // so that it is ended, or entered anew
+		a.prefixes.dirty.add(p)
+		a.prefixes.enter(p, time.Time{}) // so that it is ended, or entered anew
 	}
 	for _, p := range c.all {
-		a.dirty[p], a.owed[p] = struct{}{}, struct{}{}
+		a.prefixes.dirty.add(p)
+		a.prefixes.setOwed(p, true)
 	}
 }
 

@@ -56,18 +56,13 @@ func (a *Agent) offer() {
 
 // gather lists what is to be said.
 func (a *Agent) gather() (said wire.Offer) {
-	for p, s := range a.lifts {
-		if said = append(said, wire.Said{Prefix: p, Statement: s}); len(said) == maxOffer {
+	for p := range a.prefixes.lifts {
+		if said = append(said, wire.Said{Prefix: p, Statement: *a.prefixes.of(p).lift}); len(said) == maxOffer {
 			return said
 		}
 	}
-	for p := range a.pending {
-		b := a.own[p]
-		if b == nil {
-			delete(a.pending, p)
-			continue
-		}
-		if said = append(said, wire.Said{Prefix: p, Statement: a.say(b)}); len(said) == maxOffer {
+	for p := range a.prefixes.pending {
+		if said = append(said, wire.Said{Prefix: p, Statement: a.say(a.prefixes.of(p).own)}); len(said) == maxOffer {
 			return said
 		}
 	}
@@ -130,7 +125,7 @@ func (a *Agent) finish(m *nats.Msg, number uint64) {
 			a.taken(f.said[i].Prefix, f.said[i].Seq)
 			continue
 		}
-		a.done(f.said[i].Prefix, f.said[i].Seq)
+		a.prefixes.decided(f.said[i].Prefix, f.said[i].Seq)
 	}
 	a.counts.Rejected += uint64(rejected)
 	if rejected > 0 {
@@ -146,21 +141,7 @@ func (a *Agent) finish(m *nats.Msg, number uint64) {
 // taken notes that the stream has a statement of this node: an answer says so, or the record itself. Answers of hubs that are slow come when
 // this node has offered the same again, and do not count.
 func (a *Agent) taken(p netip.Prefix, seq uint64) {
-	if a.done(p, seq) {
+	if a.prefixes.decided(p, seq) {
 		a.counts.Sent++
 	}
-}
-
-// done notes that the hub has decided on a statement. It reports whether the statement was still to be said.
-func (a *Agent) done(p netip.Prefix, seq uint64) (was bool) {
-	if s, ok := a.lifts[p]; ok && s.Seq == seq {
-		delete(a.lifts, p)
-		was = true
-	}
-	if b := a.own[p]; b == nil || b.statement.Seq == seq {
-		_, pending := a.pending[p]
-		was = was || pending
-		delete(a.pending, p)
-	}
-	return was
 }

@@ -49,28 +49,27 @@ func (a *Agent) Local(list []Local, whole bool) {
 
 // found takes a ban of another node that this host has from before. It stays until the fleet says something else of the prefix.
 func (a *Agent) found(l Local) {
-	if _, ok := a.entered[l.Prefix]; ok || l.End.IsZero() || !l.End.After(time.Now()) {
+	if a.prefixes.of(l.Prefix).entered || l.End.IsZero() || !l.End.After(time.Now()) {
 		return
 	}
-	a.entered[l.Prefix] = time.Now().Add(time.Until(l.End.Round(0)))
+	a.prefixes.enter(l.Prefix, time.Now().Add(time.Until(l.End.Round(0))))
 	a.share.take(l.Prefix, wire.Controller) // it is in the set, and its node is told with the next record
-	a.dirty[l.Prefix] = struct{}{}
+	a.prefixes.dirty.add(l.Prefix)
 }
 
 func (a *Agent) banned(l Local, whole bool) {
 	if !l.End.IsZero() && !l.End.After(time.Now()) {
 		return
 	}
-	if was := a.own[l.Prefix]; was != nil && was.End.Sub(l.End).Abs() <= near && (whole || was.Start.Equal(l.Start)) {
+	if was := a.prefixes.of(l.Prefix).own; was != nil && was.End.Sub(l.End).Abs() <= near && (whole || was.Start.Equal(l.Start)) {
 		return
 	}
 	b := &ownBan{Local: l}
 	if whole { // it may have been said before the daemon was started again
 		b.statement, _ = a.ledger.statement(b, a.file.Name)
 	}
-	a.own[l.Prefix] = b
-	a.toOffer(l.Prefix)
-	a.dirty[l.Prefix] = struct{}{} // it may have been lifted while nobody looked, or the fleet's end may be later than this one
+	a.prefixes.setOwn(l.Prefix, b)
+	a.prefixes.dirty.add(l.Prefix) // it may have been lifted while nobody looked, or the fleet's end may be later than this one
 	if !whole {
 		a.forget(l.Prefix)
 	}
@@ -79,23 +78,18 @@ func (a *Agent) banned(l Local, whole bool) {
 // gone takes the end of a ban that somebody on this host has lifted. The fleet is told when the ban is this node's. A ban of others no longer
 // holds on this host.
 func (a *Agent) gone(l Local) {
-	if a.undone[l.Prefix] > 0 {
-		if a.undone[l.Prefix]--; a.undone[l.Prefix] == 0 {
-			delete(a.undone, l.Prefix)
-		}
+	if a.prefixes.undoneTold(l.Prefix) {
 		return
 	}
-	_, entered := a.entered[l.Prefix]
-	if a.own[l.Prefix] == nil && !entered && len(a.table.Get(l.Prefix).Statements) == 0 {
+	if s := a.prefixes.of(l.Prefix); s.own == nil && !s.entered && len(a.table.Get(l.Prefix).Statements) == 0 {
 		return
 	}
 	spoke := a.spoke(l.Prefix)
-	delete(a.own, l.Prefix)
-	delete(a.pending, l.Prefix)
+	a.prefixes.setOwn(l.Prefix, nil)
 	a.forget(l.Prefix)
 	s := wire.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
 	if spoke && wire.Shared(l.Prefix) {
-		a.lifts[l.Prefix] = s
+		a.prefixes.offerLift(l.Prefix, s)
 	}
 	a.ledger.lifted(l.Prefix, s.Seq)
 	a.table.Merge(wire.Record{Prefix: l.Prefix, Statements: []wire.Statement{s}})
@@ -103,7 +97,7 @@ func (a *Agent) gone(l Local) {
 
 // spoke tells whether the fleet may have a ban of a prefix that this node has said: no other ban ends by its lift.
 func (a *Agent) spoke(p netip.Prefix) bool {
-	b := a.own[p]
+	b := a.prefixes.of(p).own
 	return b != nil && b.statement.Seq > 0 || a.table.Get(p).Last(a.file.Name) > 0 || !a.stream.synced
 }
 
@@ -145,32 +139,24 @@ func short(why string) string { return why[:min(len(why), wire.MaxReason)] }
 // sweepOwn forgets bans of this host that have ended. The fleet's ban of the same prefix may go on.
 func (a *Agent) sweepOwn() {
 	now := time.Now()
-	for p, b := range a.own {
-		if b.End.IsZero() || b.End.After(now) {
-			continue
+	for p := range a.prefixes.own {
+		if b := a.prefixes.of(p).own; !b.End.IsZero() && !b.End.After(now) {
+			a.prefixes.setOwn(p, nil)
+			a.prefixes.dirty.add(p)
 		}
-		delete(a.own, p)
-		delete(a.pending, p)
-		a.dirty[p] = struct{}{}
 	}
 }
 
 // offerAgain offers own bans of which the hub's record says nothing: its stream may have been lost, or enough others have ended theirs.
 func (a *Agent) offerAgain() {
 	now := a.clock.now().UnixMilli()
-	for p, b := range a.own {
+	for p := range a.prefixes.own {
+		b := a.prefixes.of(p).own
 		if b.statement.Seq == 0 || b.statement.Until <= now {
 			continue
 		}
 		if r := a.table.Get(p); !r.Has(&b.statement) && !r.Lifted(a.file.Name, b.statement.Seq) && r.Open() {
-			a.toOffer(p)
+			a.prefixes.offerOwn(p)
 		}
-	}
-}
-
-// toOffer has an own ban offered, unless it is of a length that nodes may not ban: that holds on this host alone.
-func (a *Agent) toOffer(p netip.Prefix) {
-	if wire.Shared(p) {
-		a.pending[p] = struct{}{}
 	}
 }

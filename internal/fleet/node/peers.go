@@ -43,7 +43,7 @@ func (a *Agent) tellPeers(m *nats.Msg) {
 	slices.SortFunc(p.Addresses, netip.Addr.Compare)
 	if !slices.Equal(p.Addresses, a.peers.list) {
 		a.peers.list = p.Addresses
-		a.spareAgain()
+		a.allowlistChanged()
 	}
 }
 

@@ -59,7 +59,7 @@ func (a *Agent) record(r wire.Record) {
 		}
 	}
 	if _, changed := a.table.Merge(r); changed {
-		a.dirty[r.Prefix] = struct{}{}
+		a.prefixes.dirty.add(r.Prefix)
 	}
 }
 
@@ -81,8 +81,10 @@ func (a *Agent) heard(hub uint64, at time.Time) (leapt bool) {
 	leapt = a.clock.heard(hub, at)
 	if a.drift += a.clock.ahead - before; a.drift.Abs() > slack {
 		a.drift = 0
-		for p := range a.entered {
-			a.dirty[p] = struct{}{}
+		for p, s := range a.prefixes.states {
+			if s.entered {
+				a.prefixes.dirty.add(p)
+			}
 		}
 		a.poke()
 	}

@@ -74,7 +74,7 @@ func TestOwnLength(t *testing.T) {
 		if said := a.gather(); len(said) != 1 || said[0].Prefix != one {
 			t.Errorf("it is said: %v", said)
 		}
-		a.pending = map[netip.Prefix]struct{}{}
+		a.prefixes.decided(one, a.prefixes.of(one).own.statement.Seq)
 	}
 	if s := a.Status(); s.Own != 4 {
 		t.Errorf("this host has %d bans", s.Own)
@@ -98,13 +98,13 @@ func TestShare(t *testing.T) {
 				s.Seq++
 			}
 			a.table.Merge(wire.Record{Prefix: p, Statements: []wire.Statement{s}})
-			a.dirty[p] = struct{}{}
+			a.prefixes.dirty.add(p)
 		}
 	}
 	entered := func() int {
 		c, _ := a.due()
 		for _, b := range c.bans {
-			a.entered[b.Prefix] = b.Until
+			a.prefixes.enter(b.Prefix, b.Until)
 		}
 		return len(c.bans)
 	}

@@ -35,8 +35,9 @@ func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := Status{
-		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Crowded: len(a.share.crowded), Own: len(a.own),
-		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.ahead, Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
+		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(),
+		Entered: a.prefixes.entered, Crowded: len(a.share.crowded), Own: len(a.prefixes.own), Waiting: len(a.prefixes.pending) + len(a.prefixes.lifts),
+		Offset: a.clock.ahead, Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
 	}
 	if a.conn != nil && a.conn.IsConnected() {
 		s.Connected, s.Hub, s.Refusing = true, a.conn.ConnectedServerName(), a.full

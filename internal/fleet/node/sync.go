@@ -38,13 +38,13 @@ func (a *Agent) epochIs(epoch uint64) {
 	if epoch == s.epoch {
 		return
 	}
-	for p := range a.own {
-		a.toOffer(p)
+	for p := range a.prefixes.own {
+		a.prefixes.offerOwn(p)
 	}
 	for r := range a.table.All() {
 		for i := range r.Statements {
 			if s := r.Statements[i]; s.Lift() && s.Origin == a.file.Name {
-				a.lifts[r.Prefix] = s
+				a.prefixes.offerLift(r.Prefix, s)
 			}
 		}
 	}
