@@ -51,7 +51,7 @@ func newBootHost(t *testing.T) *bootHost {
 
 func (h *bootHost) write(name, text string) {
 	h.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o600); err != nil { // one of them is a secret
 		h.t.Fatal(err)
 	}
 }

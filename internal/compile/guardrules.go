@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
@@ -12,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/model/ranges"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -124,10 +124,14 @@ func (l *lowering) guardBeside(s policy.Service) (err error) {
 
 func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: ranges.Of(v)}} }
 
+// secretRule is for a file of DNS cookie secrets. It may be the resolver's own, of whichever user and group that runs as.
+var secretRule = safefile.Rule{Closed: safefile.ToAll &^ 0o050}
+
 // readSecrets reads secrets of DNS cookies, as resolvers write them: a line of 32 hexadecimal digits each, the present one
-// first, then at most one before it, whose cookies are good as well (RFC 9018, 5).
+// first, then at most one before it, whose cookies are good as well (RFC 9018, 5). Who knows a secret makes cookies for forged addresses,
+// so nobody but the owner of the file and its group may read it.
 func readSecrets(path string) (secrets [][16]byte, err error) {
-	text, err := os.ReadFile(path)
+	text, err := secretRule.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,10 @@ func placed(file string, at policy.Pos, what string, err error) (out policy.Erro
 		return out
 	}
 	mistake := &policy.Error{File: file, Line: at.Line, Col: at.Col, Msg: fmt.Sprintf("%s: %v", what, err)}
-	if errors.Is(err, fs.ErrNotExist) {
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		mistake.Hint = hinted.Hint()
+	} else if errors.Is(err, fs.ErrNotExist) {
 		mistake.Hint = "a path that does not begin with / starts at the directory of the policy"
 	}
 	return policy.Errors{mistake}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -93,8 +94,8 @@ func give(dir string, mode os.FileMode, uid, gid int) error {
 	if err != nil {
 		return err
 	}
-	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 && owner != uid {
-		return fmt.Errorf("%s belongs to user %d", dir, owner)
+	if cause := (safefile.Rule{Owners: []int{0, uid}}).Breach(info); cause != "" { // its mode is set below
+		return fmt.Errorf("%s %s", dir, cause)
 	}
 	return errors.Join(d.Chown(uid, gid), d.Chmod(mode))
 }

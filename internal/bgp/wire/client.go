@@ -12,12 +12,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
@@ -64,7 +64,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&0o022 != 0 {
+	if (safefile.Rule{Closed: safefile.ToWriters}).Breach(info) != "" { // the owner is compared with who answers
 		return nil, fmt.Errorf("others can write to %s, which has mode %04o", c.dir, info.Mode().Perm())
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(c.dir, Socket))
@@ -74,7 +74,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	uid, _, err := sockets.Peer(conn)
-	if owner := ownerOf(info); err == nil && uid != owner {
+	if owner := safefile.Owner(info); err == nil && uid != owner {
 		err = fmt.Errorf("user %d serves %s, whose owner is user %d", uid, filepath.Join(c.dir, Socket), owner)
 	}
 	if err != nil {
@@ -82,13 +82,6 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
-}
-
-func ownerOf(info fs.FileInfo) int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid)
-	}
-	return -1
 }
 
 // AnswerError is an error that the process answers.

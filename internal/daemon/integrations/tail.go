@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // The limits of reading.
@@ -186,6 +188,9 @@ func (t *tail) close() {
 	}
 }
 
+// eveRule is for the file of alerts: it is Suricata's, of whichever user, and a group may write it together.
+var eveRule = safefile.Rule{Closed: 0o002}
+
 // open opens a file that nobody but its owner and group can write. It never waits, as an open of a FIFO would, and follows no
 // symbolic link, which may lead anywhere.
 func open(path string) (*os.File, error) {
@@ -207,7 +212,7 @@ func open(path string) (*os.File, error) {
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = &SuricataError{path + " is no regular file", regularHint, false}
-	case info.Mode().Perm()&0o002 != 0:
+	case eveRule.Breach(info) != "":
 		err = &SuricataError{fmt.Sprintf("%s has mode %04o: anybody may write it, and ban whom they like", path, info.Mode().Perm()), "chmod o-w " + path, false}
 	}
 	if err != nil {

@@ -129,7 +129,7 @@ func TestSender(t *testing.T) {
 	said = nil
 	s.Events.Publish(api.KindDone, "more")
 	step()
-	if len(got) != 2 || len(said) != 1 || !strings.Contains(said[0], "others may read") {
+	if len(got) != 2 || len(said) != 1 || !strings.Contains(said[0], "read by others") {
 		t.Errorf("with a secret that others may read: %d requests, said %q", len(got), said)
 	}
 }

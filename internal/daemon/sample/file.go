@@ -3,12 +3,13 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // FileError says why packets are not written to a file, and what to do instead.
@@ -55,11 +56,11 @@ func own(f *os.File, shared bool) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
-	stat := info.Sys().(*syscall.Stat_t)
-	switch {
-	case int(stat.Uid) != os.Geteuid():
-		return &FileError{f.Name(), fmt.Sprintf("belongs to user %d, who could read the packets", stat.Uid), "remove it, or name another file"}
-	case shared && stat.Nlink > 1:
+	owner := safefile.Rule{Owners: []int{os.Geteuid()}} // not root for another user: that could not give it another mode
+	switch cause := owner.Breach(info); {
+	case cause != "":
+		return &FileError{f.Name(), cause + ": its owner could read the packets", "remove it, or name another file"}
+	case shared && info.Sys().(*syscall.Stat_t).Nlink > 1:
 		return &FileError{f.Name(), "has a second name, and others can write its directory", "remove it, or name another file"}
 	}
 	if info.Mode().Perm()&^0o600 != 0 {
@@ -80,6 +81,5 @@ func writable(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	foreign := int(info.Sys().(*syscall.Stat_t).Uid)
-	return info.Mode().Perm()&0o022 != 0 || info.Mode()&fs.ModeSticky != 0 || foreign != 0 && foreign != os.Geteuid(), nil
+	return safefile.Unshared().Breach(info) != "", nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/floodwall/floodwall/internal/os/safefile"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -120,15 +121,12 @@ func (c *Config) user() (nats.Option, error) {
 
 // readSeed reads a file with the seed of a key. Others must not be able to read it.
 func readSeed(path string) (nkeys.KeyPair, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, wording.Hinted(path+" can be read by others", "chmod 600 "+path+", and make a new key if somebody may have read it")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
+	text, err := safefile.ReadFile(path)
+	var exposed *safefile.ExposedError
+	switch {
+	case errors.As(err, &exposed):
+		return nil, wording.WithHint(err, exposed.Hint()+", and make a new key if somebody may have read or written it")
+	case err != nil:
 		return nil, fmt.Errorf("key: %w", err)
 	}
 	key, err := nkeys.ParseDecoratedNKey(text)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
@@ -54,6 +55,23 @@ func TestStartFails(t *testing.T) {
 		if !strings.Contains(text, test.want) {
 			t.Errorf("%s: %q, want %q", name, text, test.want)
 		}
+	}
+}
+
+// TestForeignKey has a key that another user can have chosen, with the mode that it should have.
+func TestForeignKey(t *testing.T) {
+	t.Parallel()
+	testutil.RequireRoot(t)
+	file := filepath.Join(t.TempDir(), adminFile)
+	err := os.WriteFile(file, nil, 0o600)
+	if err == nil {
+		err = os.Chown(file, 65534, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSeed(file); err == nil || !strings.Contains(err.Error(), "belongs to user 65534") {
+		t.Error(err)
 	}
 }
 

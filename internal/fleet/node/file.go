@@ -41,18 +41,15 @@ func Path(state string) string { return filepath.Join(state, "fleet.json") }
 // Read reads the file of a state directory. It is ErrNotJoined when there is none.
 func Read(state string) (*File, error) {
 	path := Path(state)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := safefile.ReadFile(path)
+	var exposed *safefile.ExposedError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrNotJoined
-	}
-	if err != nil {
-		return nil, fmt.Errorf("fleet: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, wording.Hinted(path+" can be read by others, and holds the key of this node", "chmod 600 "+path+"; if somebody may have read it, `floodwall-hub revoke` and join anew")
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
+	case errors.As(err, &exposed):
+		return nil, wording.Hinted(fmt.Sprintf("%v, and it holds the key of this node", exposed),
+			exposed.Hint()+"; if somebody may have read or written it, `floodwall-hub revoke` and join anew")
+	case err != nil:
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
 	f := File{State: state}

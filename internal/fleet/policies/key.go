@@ -42,18 +42,14 @@ func NewKey(file string) (public string, err error) {
 
 // ReadKey reads a key, and the last version that it has signed. took notes the next one.
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := safefile.ReadFile(file)
+	var exposed *safefile.ExposedError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, nil, wording.Hinted(file+" is not there", "name the file that `floodwall-hub fleet key FILE` made")
-	}
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("key: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, 0, nil, wording.Hinted(file+" can be read by others", "chmod 600 "+file+", and make a new key if somebody may have read it")
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
+	case errors.As(err, &exposed):
+		return nil, 0, nil, wording.WithHint(err, exposed.Hint()+", and make a new key if somebody may have read or written it")
+	case err != nil:
 		return nil, 0, nil, fmt.Errorf("key: %w", err)
 	}
 	key, err = nkeys.FromSeed(bytes.TrimSpace(text))

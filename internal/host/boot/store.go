@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/os/safefile"
@@ -198,14 +197,12 @@ func (s Store) check() error {
 	if err != nil {
 		return err
 	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	switch {
-	case !info.IsDir():
+	if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", s.dir)
-	case owner != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d, not to user %d, who runs this", s.dir, owner, os.Geteuid())
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written by others: its mode is %#o, not 0700", s.dir, info.Mode().Perm())
+	}
+	rule := safefile.Rule{Owners: []int{os.Geteuid()}, Closed: safefile.ToWriters} // not root for another user: make gives it its mode
+	if cause := rule.Breach(info); cause != "" {
+		return fmt.Errorf("%s %s", s.dir, cause)
 	}
 	return nil
 }

@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // systemctlWait is how long systemctl may take: at times systemd is busy, but nobody waits for ever. It is twice what systemd itself waits for a
@@ -196,13 +197,13 @@ func (u Units) notes() (notes []string) {
 
 // writable is the file or the directory above it that others than root can write.
 func writable(path string) (string, bool) {
+	rule := safefile.Rule{Owners: []int{0}, Closed: safefile.ToWriters, Sticky: true}
 	for {
 		info, err := os.Stat(path)
 		if err != nil {
 			return "", false
 		}
-		sticky := info.Mode()&os.ModeSticky != 0
-		if info.Sys().(*syscall.Stat_t).Uid != 0 || info.Mode().Perm()&0o022 != 0 && !sticky {
+		if rule.Breach(info) != "" {
 			return path, true
 		}
 		if path == "/" {

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf/link"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // A user who can write the state directory, or rename a directory above it, decides what the devices run: a link that
@@ -27,7 +28,7 @@ func (s *State) checkOwners() error {
 	if !info.IsDir() {
 		return &StateError{Dir: s.dir, Cause: "is not a directory", Remedy: "name the directory itself with --bpffs"}
 	}
-	if cause := shared(info, false); cause != "" {
+	if cause := safefile.Unshared().Breach(info); cause != "" {
 		return s.sharedError(s.dir, cause)
 	}
 	path, err := filepath.Abs(s.dir)
@@ -39,6 +40,9 @@ func (s *State) checkOwners() error {
 
 // checkAbove does the same for the directories above a path, and those that symbolic links lead to.
 func (s *State) checkAbove(path string) error {
+	above := safefile.Unshared()
+	above.Sticky = true                                    // what is ours there stays in its place
+	ofLink := safefile.Rule{Owners: safefile.RootOrSelf()} // the mode of a link says nothing
 	for path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 		info, err := os.Lstat(path)
@@ -46,13 +50,13 @@ func (s *State) checkAbove(path string) error {
 			return fmt.Errorf("state directory: %w", err)
 		}
 		if info.Mode()&os.ModeSymlink == 0 {
-			if cause := shared(info, true); cause != "" {
+			if cause := above.Breach(info); cause != "" {
 				return s.sharedError(path, cause)
 			}
 			continue
 		}
-		if !trusted(info) {
-			return s.sharedError(path, ownerText(info))
+		if cause := ofLink.Breach(info); cause != "" {
+			return s.sharedError(path, cause)
 		}
 		if strings.HasPrefix(path, "/proc/") { // a descriptor that this process holds: it leads where no name does
 			return nil
@@ -68,29 +72,7 @@ func (s *State) checkAbove(path string) error {
 	return nil
 }
 
-// shared is the reason for which others could change the content of a directory, "" if they cannot. With the sticky bit
-// they cannot rename or remove the files of others (rename(2), EPERM), which suffices above the state.
-func shared(info os.FileInfo, above bool) string {
-	sticky := above && info.Mode()&os.ModeSticky != 0
-	switch {
-	case !trusted(info):
-		return ownerText(info)
-	case info.Mode().Perm()&0o022 != 0 && !sticky:
-		return fmt.Sprintf("can be written by others: its mode is %#o, not 0700", info.Mode().Perm())
-	}
-	return ""
-}
-
-// trusted reports whether a file belongs to this user or to root.
-func trusted(info os.FileInfo) bool {
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	return owner == 0 || owner == os.Geteuid()
-}
-
-func ownerText(info os.FileInfo) string {
-	return fmt.Sprintf("belongs to user %d, not to user %d, who runs this, nor to root", info.Sys().(*syscall.Stat_t).Uid, os.Geteuid())
-}
-
+// sharedError says that another user can change what is in a directory.
 func (s *State) sharedError(path, cause string) error {
 	remedy := fmt.Sprintf("find out what that user did there, and `chmod 0700 %s`; mount BPF file systems with `mount -t bpf -o mode=0700 bpf DIR`", path)
 	if path == s.dir {

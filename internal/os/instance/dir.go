@@ -2,12 +2,12 @@ package instance
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
 // DirError says that a directory is not one for locks or sockets: another user could put files or links there.
@@ -56,12 +56,8 @@ func checkDir(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	switch {
-	case owner != 0 && owner != os.Geteuid():
-		return &DirError{fmt.Sprintf("%s belongs to user %d, not to user %d, who runs this", f.Name(), owner, os.Geteuid())}
-	case info.Mode().Perm()&0o022 != 0:
-		return &DirError{fmt.Sprintf("%s can be written by others: its mode is %#o", f.Name(), info.Mode().Perm())}
+	if cause := safefile.Unshared().Breach(info); cause != "" {
+		return &DirError{f.Name() + " " + cause}
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -41,12 +40,11 @@ func Ours(path string) error {
 	if err != nil {
 		return err
 	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	switch {
-	case owner != os.Geteuid() && owner != 0:
-		return foreign(path, fmt.Sprintf("belongs to user %d, not to user %d, who runs this", owner, os.Geteuid()))
-	case info.Mode()&fs.ModeSymlink != 0, info.Mode().Perm()&0o022 != 0:
-		return foreign(path, "can be written by others")
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return foreign(path, "is a symbolic link: what it leads to can be written by others")
+	}
+	if cause := Unshared().Breach(info); cause != "" {
+		return foreign(path, cause)
 	}
 	return nil
 }

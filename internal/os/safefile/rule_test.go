@@ -1,0 +1,102 @@
+package safefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestBreach compares what a rule says of a file with the rights that its owner and mode give.
+func TestBreach(t *testing.T) {
+	t.Parallel()
+	stranger := Rule{Owners: []int{os.Geteuid() + 1}}
+	for _, c := range []struct {
+		rule  Rule
+		mode  os.FileMode
+		cause string
+	}{
+		{Private(), 0o600, ""},
+		{Private(), 0o400, ""},
+		{Private(), 0o640, "can be read by others: its mode is 0640"},
+		{Private(), 0o602, "can be written by others: its mode is 0602"},
+		{Private(), 0o666, "can be read and written by others: its mode is 0666"},
+		{Private(), 0o611, "can be executed by others: its mode is 0611"},
+		{Unshared(), 0o644, ""},
+		{Unshared(), 0o664, "can be written by others: its mode is 0664"},
+		{Rule{Closed: ToWriters, Sticky: true}, 0o666 | os.ModeSticky, "can be written by others: its mode is 0666"}, // it is no directory
+		{Rule{}, 0o666, ""},
+		{stranger, 0o600, "belongs to user "},
+	} {
+		file := filepath.Join(t.TempDir(), "file")
+		must(t, os.WriteFile(file, nil, 0o600))
+		must(t, os.Chmod(file, c.mode))
+		info, err := os.Stat(file)
+		must(t, err)
+		if cause := c.rule.Breach(info); !strings.HasPrefix(cause, c.cause) || (cause == "") != (c.cause == "") {
+			t.Errorf("mode %04o by %+v: %q, not %q", c.mode, c.rule, cause, c.cause)
+		}
+	}
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	info, err := os.Stat(dir)
+	must(t, err)
+	if cause := (Rule{Closed: ToWriters, Sticky: true}).Breach(info); cause != "" {
+		t.Errorf("a directory with the sticky bit %s", cause)
+	}
+	if Unshared().Breach(info) == "" {
+		t.Error("others can make files in a directory with the sticky bit")
+	}
+}
+
+// TestReadExposed reads a secret of another user and one that others can read: both are refused, with the command that helps.
+func TestReadExposed(t *testing.T) {
+	t.Parallel()
+	testutil.RequireRoot(t)
+	file := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(file, []byte("swordfish\n"), 0o600))
+	resolver := Rule{Closed: ToAll &^ 0o050}
+	for _, c := range []struct {
+		rule Rule
+		uid  int
+		mode os.FileMode
+		hint string // "": it is read
+	}{
+		{Private(), 0, 0o600, ""},
+		{Private(), 65534, 0o600, "chown root FILE; chmod 600 FILE"},
+		{Private(), 0, 0o640, "chown root FILE; chmod 600 FILE"},
+		{resolver, 65534, 0o640, ""},
+		{resolver, 65534, 0o644, "chmod 640 FILE"},
+	} {
+		must(t, os.Chown(file, c.uid, -1))
+		must(t, os.Chmod(file, c.mode))
+		text, err := c.rule.Read(file)
+		var exposed *ExposedError
+		switch {
+		case c.hint == "" && (err != nil || string(text) != "swordfish\n"):
+			t.Errorf("user %d, mode %04o: %q, %v", c.uid, c.mode, text, err)
+		case c.hint != "" && (!errors.As(err, &exposed) || exposed.Hint() != strings.ReplaceAll(c.hint, "FILE", file)):
+			t.Errorf("user %d, mode %04o: %v", c.uid, c.mode, err)
+		}
+	}
+}
+
+// TestReadNoFile reads what is no regular file, and a file that is too long: neither is waited for.
+func TestReadNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, long := filepath.Join(dir, "pipe"), filepath.Join(dir, "long")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	must(t, os.WriteFile(long, slices.Repeat([]byte("x"), mostBytes+1), 0o600))
+	for _, file := range []string{pipe, dir, long, filepath.Join(dir, "none")} {
+		if _, err := Private().Read(file); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
