@@ -1,5 +1,3 @@
-// Package policy is Floodwall's language: it reads a policy file, and says all that is wrong with it at once, by line
-// and column. It knows no kernel and touches no file but the policy's own.
 package policy
 
 import (

@@ -1,5 +1,3 @@
-// Package suggesttest has traffic for tests of what finds rules against attacks: real attacks, or generated ones where the captures of real
-// ones are not, and a server's usual packets.
 package suggesttest
 
 import (

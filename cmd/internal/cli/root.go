@@ -1,12 +1,3 @@
-// Package cli is what the command lines of all programs of Floodwall have: what they say and how (UI), the flags that name an instance
-// (Env), mistakes (Usagef), help, completion, version and manual pages (NewRoot), and where the other programs are (Find). It has no command
-// that does a program's own work: those are in cmd/floodwall, cmd/floodwall-lab, cmd/floodwall-hub and cmd/floodwall-bgp.
-//
-//	func main() { os.Exit(cli.Main(newRoot)) }
-//
-//	func newRoot(e *cli.Env) *cobra.Command {
-//		return cli.NewRoot(e, &cobra.Command{Use: "floodwall-hub COMMAND", …}, runCommand(e), …, cli.VersionCommand(e), cli.ManCommand())
-//	}
 package cli
 
 import (

@@ -2,4 +2,7 @@
 // another which packets to drop. Decode reads the wire form, and Segment makes rules of routes that were received. Both refuse what they
 // cannot translate exactly, so no rule drops a packet that the flow specification leaves alone. Package speaker writes the wire form, with
 // GoBGP.
+//
+//	flow, rest, err := flowspec.Decode(nlri, false) // of an UPDATE
+//	rules := flowspec.Segment(routes, devices)      // and its neighbours, made rules of the policy
 package flowspec

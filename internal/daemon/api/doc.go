@@ -5,6 +5,9 @@
 // request, call.go reads and answers one, access.go says who may ask what, errors.go which status an error has. The other files
 // answer. document.go makes the OpenAPI document from the table.
 //
+//	server := api.New(api.Parts{Host: host, Events: api.NewEvents(), Audit: audit})
+//	err := api.Serve(ctx, dir, server, host.Instance.DaemonSettings)
+//
 // # Adding a route
 //
 // Add a line to the table in routes.go, and the method of *Call that answers:

@@ -1,5 +1,8 @@
 // Package integrations joins the daemon to programs of others: it writes events to systemd's journal and to a webhook,
 // and bans whom CrowdSec and Suricata name. It decides no ban by itself.
+//
+//	f := integrations.AlertFollower{Sets: sets, Report: report} // sets as operate has them
+//	err := f.Run(ctx)                                           // reads eve.json of Suricata
 package integrations
 
 import "time"

@@ -1,5 +1,10 @@
-// Package operate is what the commands and the API do with this host. In: an instance (internal/engine/control), the state directory,
-// and what somebody asks for. Out: the values that commands print and that the API answers with. So both give the same answer.
+// Package operate is what the commands and the API do with this host. In: an instance (internal/engine/control), the
+// state directory, and what somebody asks for. Out: the values that commands print and that the API answers with. So
+// both give the same answer. It has no state of its own.
+//
+//	host := operate.NewHost(datapath.DefaultDir, state, warn)
+//	applied, p, err := host.Apply(ctx, operate.Order{Policy: "policy.yaml", Confirm: "60s"})
+//	changed, err := host.BlockAll(ctx, operate.BlockOrder{Prefixes: []string{"198.51.100.7"}, For: "1h"})
 //
 // Read host.go first.
 //

@@ -3,4 +3,8 @@
 //
 // Talkers (talkers.go) finds who sends most: frequent addresses, prefixes and values of fields in a stream of packets, in
 // memory that does not grow with the stream (spacesaving.go, hierarchy.go). Every count has a bound of its error.
+//
+//	c, err := sample.Open(ctx, instance, []string{"web"}) // what the rule `web` copies
+//	p, err := c.Read(ctx)
+//	talkers.Add(&decoded)                                 // a *sample.Talkers counts them
 package sample

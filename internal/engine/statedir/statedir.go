@@ -1,8 +1,3 @@
-// Package statedir keeps two programs from using two state directories for one instance. Bans, lists, copies for boot and reports are kept
-// there, so each program would take the changes of the other for losses.
-//
-// The instance records its state directory in the BPF file system, once for all generations: the files stay where they are when a policy
-// returns that was applied before they were moved.
 package statedir
 
 import (

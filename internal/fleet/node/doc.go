@@ -4,4 +4,9 @@
 // Read agent.go first: Run connects, and one goroutine does what is due. file.go is what a node knows of its fleet, join.go gets it.
 // own.go follows the bans of this host, receive.go takes records, enforce.go brings the host to them, offer.go and sync.go talk to the
 // hub, clock.go follows its time, status.go says how it stands.
+//
+//	file, err := node.Read(state)
+//	agent, err := node.New(file, enforcer, log)
+//	go agent.Run(ctx)
+//	agent.Local(bans, false) // what this host has banned
 package node

@@ -1,5 +1,3 @@
-// Package allowlist knows whom no program may ban on this host: prefixes that the policy never has banned, and what the host cannot do
-// without.
 package allowlist
 
 import (

@@ -16,4 +16,7 @@
 //
 // An option, statement or expression that has no equal in a policy becomes an unknown part of its rule's condition. Only a
 // file of another format, or one that is cut off, is an error: InputError (input.go).
+//
+//	var rules saved.Ruleset
+//	err := saved.ReadNft(ctx, &rules, &report, saved.Source{Name: "rules.nft", Data: text})
 package saved

@@ -24,6 +24,10 @@
 // generations, and of three while one is on trial. All others are remains, and removed by the next change.
 //
 // A generation without a program is a record: a policy that another target runs, whose manifest is kept here.
+//
+//	state, err := datapath.OpenState(datapath.DefaultDir, true)
+//	program, err := datapath.Load(im, nil)
+//	devices, err := state.Install(program, manifest, attachments, time.Time{})
 package datapath
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -target bpfel -go-package datapath trial ../../../bpf/trial.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu

@@ -2,9 +2,10 @@
 // in one transaction. It also keeps conntrack strict while a policy needs that. It knows no rules of a policy:
 // compile/nftables and compile/iptables write the scripts.
 //
-// In nftables a generation is one table of family inet, and perhaps one of family netdev of the same name. In iptables it is a set of user chains of the tables raw and
-// filter in both families, ipsets, and jumps to the chains from built-in ones, which are called hooks here. Names tell
-// generations from other people's rules; nothing else is touched, and nothing is flushed.
+// In nftables a generation is one table of family inet, and perhaps one of family netdev of the same name. In iptables
+// it is a set of user chains of the tables raw and filter in both families, ipsets, and jumps to the chains from
+// built-in ones, which are called hooks here. Names tell generations from other people's rules; nothing else is
+// touched, and nothing is flushed.
 //
 // A change takes these steps, and whichever of them is the last that this process lives to do, the old generation or
 // the new one decides:
@@ -25,4 +26,8 @@
 // Those of superseded expire a second earlier: in that second both generations decide.
 //
 // The caller holds a lock: two changes at a time are not provided for.
+//
+//	nft, err := netfilter.FindNft(ctx)
+//	err = nft.Load(ctx, table, before, time.Minute) // on trial
+//	counts, err := nft.Counters(ctx, name)
 package netfilter

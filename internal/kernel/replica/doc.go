@@ -16,4 +16,7 @@
 // Limits have let nothing pass yet, so that no question exceeds one. To
 // read and load sets takes as long as their listing does: a million elements some ten seconds each, and the answer is an
 // error when Limit has passed.
+//
+//	answer, err := replica.Ask(ctx, replica.Part{Tool: replica.Nft, Name: table, Devices: devices}, frame, packet.Decode(frame))
+//	fmt.Print(answer.Dropped, answer.Moved)
 package replica

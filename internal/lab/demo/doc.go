@@ -13,4 +13,7 @@
 //
 // `floodwall daemon` runs on the server, as a process of its own. This process hands its page to browsers on this machine (page.go), and
 // keeps its report of the attack (report.go), the only thing that outlives the demonstration.
+//
+//	summary, err := demo.Run(ctx, demo.Options{}, demo.NewViewer(os.Stdout, os.Getenv))
+//	fmt.Print(summary.Text(80))
 package demo

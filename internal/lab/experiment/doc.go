@@ -5,4 +5,7 @@
 // its name (cost is packetcost), and stands on the same four: rig, where and how is measured; tools, the system's programs;
 // lists, what firewalls are filled with; and peer, programs to compare with. What they find goes into a report, which page
 // and compare show.
+//
+//	r, err := experiment.Run(ctx, []string{"drop-point"}, rig.Options{Quick: true})
+//	err = r.WriteTables(os.Stdout, false)
 package experiment

@@ -10,4 +10,7 @@
 //
 // What a program calls in the kernel is emulated. Functions whose effect or answer lies outside of program and maps have a
 // fixed answer, see functions.go. Whatever is not known is an error.
+//
+//	m, err := guard.OpenProgram(program)
+//	result, err := m.Run(frame) // instructions and cache lines, exactly
 package guard

@@ -1,5 +1,3 @@
-// Package ir is what a policy means: a list of rules over the fields of a packet, the same for every target. Eval is
-// the definition of that meaning; what the targets do is tested against it.
 package ir
 
 import (

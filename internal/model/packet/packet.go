@@ -1,6 +1,3 @@
-// Package packet says what Floodwall sees in a frame: the fields that rules test and the checks that the frame fails.
-// Decode is the reference that the C parser in bpf/ is tested against; Parse and Frame build frames for tests and for
-// explain from one line of text.
 package packet
 
 import "net/netip"

@@ -1,5 +1,3 @@
-// Package ranges is the algebra of sets of numbers, such as ports or protocols, as lists of ranges. A list is normalized when
-// its ranges are sorted, and neither overlap nor touch.
 package ranges
 
 import (

@@ -1,4 +1,3 @@
-// Package remote says in plain words how servers of others fail. No text of theirs steers a terminal or fills a log.
 package remote
 
 import (

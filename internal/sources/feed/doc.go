@@ -5,4 +5,8 @@
 // (verify.go), reads it (read.go), removes what no list from outside may name (screen.go), and puts it in the place of the
 // copy before (store.go), unless it shrank or grew too much: then it is held until Store.Accept. Whatever fails, the copy
 // before stays. A copy is a list file as `file:` sets read it, whose first line is a comment with what is known of it.
+//
+//	store := feed.InState(state)
+//	outcome, err := store.Refresh(ctx, &feed.Fetcher{}, source, false)
+//	head, set, err := store.Copy(source)
 package feed

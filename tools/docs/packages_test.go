@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// listed is what `go list` says of a package.
+type listed struct {
+	ImportPath, Dir, Name, Export string
+	Standard                      bool
+}
+
+// TestPackageComments has doc.go of each package show the package in use: in code that compiles, if one overlooks that its variables are
+// declared nowhere.
+func TestPackageComments(t *testing.T) {
+	t.Parallel()
+	all, byName := packages(t)
+	exports := importer.ForCompiler(token.NewFileSet(), "gc", func(name string) (io.ReadCloser, error) { return os.Open(all[name].Export) })
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		if p.Standard || p.Name == "main" || !strings.HasPrefix(name, "github.com/floodwall/floodwall/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(p.Dir, "doc.go"))
+		if err != nil {
+			t.Errorf("%s has no doc.go: its first sentence says what the package is", name)
+			continue
+		}
+		blocks := codeOf(t, text, p.Name)
+		if len(blocks) == 0 && exportsAny(exports, name) {
+			t.Errorf("%s: doc.go does not show the package in use", name)
+		}
+		for _, code := range blocks {
+			for _, err := range mistakes(exports, code, func(as string) string {
+				if as == p.Name {
+					return name
+				}
+				return byName[as]
+			}) {
+				t.Errorf("%s: the code in doc.go: %v", name, err)
+			}
+		}
+	}
+}
+
+// exportsAny reports whether other packages can use one: those of tests alone have nothing to show.
+func exportsAny(exports types.Importer, name string) bool {
+	p, err := exports.Import(name)
+	return err == nil && slices.ContainsFunc(p.Scope().Names(), ast.IsExported)
+}
+
+// packages are those of this module and all that they import, by path; and paths by the name of the package, where only one of the
+// module or of the standard library has it.
+func packages(t *testing.T) (all map[string]listed, byName map[string]string) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,Standard", "./...")
+	cmd.Dir = top
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, byName = map[string]listed{}, map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all, byName
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[p.ImportPath] = p
+		if strings.Contains(p.ImportPath, "internal/") && p.Standard || strings.Contains(p.ImportPath, "vendor/") {
+			continue
+		}
+		before := byName[p.Name]
+		if of := path.Base(path.Dir(p.ImportPath)); before == "" || strings.HasPrefix(p.ImportPath, "github.com/floodwall/") && of != "fleet" {
+			byName[p.Name] = p.ImportPath
+		}
+	}
+}
+
+// codeOf are the blocks of code in the comment of a package that name it.
+func codeOf(t *testing.T, text []byte, name string) (blocks []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "doc.go", text, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range new(comment.Parser).Parse(f.Doc.Text()).Content {
+		if code, ok := c.(*comment.Code); ok && strings.Contains(code.Text, name+".") {
+			blocks = append(blocks, code.Text)
+		}
+	}
+	return blocks
+}
+
+// undeclared matches the mistakes of code that is no whole program.
+var undeclared = regexp.MustCompile(`^undefined: \w+$|^declared and not used|^missing return|no new variables on left side of :=$|redeclared in this block`)
+
+// mistakes are those of code that stands in a function, or is declarations. find names the package that an identifier means.
+func mistakes(exports types.Importer, code string, find func(string) string) (list []error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "code", "package shown\nfunc _() {\n"+code+"}\n", parser.SkipObjectResolution)
+	if err != nil {
+		if f, err = parser.ParseFile(fset, "code", "package shown\n"+code, parser.SkipObjectResolution); err != nil {
+			return []error{err}
+		}
+	}
+	imports := &ast.GenDecl{Tok: token.IMPORT, Lparen: 1}
+	seen := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := s.X.(*ast.Ident)
+		if !ok || seen[x.Name] || find(x.Name) == "" {
+			return true
+		}
+		seen[x.Name] = true
+		spec := &ast.ImportSpec{Name: ast.NewIdent(x.Name), Path: &ast.BasicLit{Kind: token.STRING, Value: fmt.Sprintf("%q", find(x.Name))}}
+		imports.Specs = append(imports.Specs, spec)
+		f.Imports = append(f.Imports, spec)
+		return true
+	})
+	f.Decls = append([]ast.Decl{imports}, f.Decls...)
+	config := types.Config{Importer: exports, Error: func(err error) {
+		var e types.Error
+		if !errors.As(err, &e) || !undeclared.MatchString(e.Msg) && !strings.Contains(e.Msg, "imported and not used") {
+			list = append(list, err)
+		}
+	}}
+	config.Check("shown", fset, []*ast.File{f}, nil)
+	return list
+}
