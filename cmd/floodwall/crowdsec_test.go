@@ -106,7 +106,7 @@ func TestCrowdSec(t *testing.T) {
 	}
 	said("crowdsec: key_file: open " + keyFile)
 	writeFile(t, keyFile, "wrong\n")
-	said("has mode 0644: others may read or write it")
+	said("can be read by others: its mode is 0644")
 	c.start()
 	if err := os.Chmod(keyFile, 0o600); err != nil {
 		t.Fatal(err)
