@@ -2,6 +2,6 @@
 // whether a frame of an adversary reaches a socket that the policy forbids. Sockets are the oracle. Verdicts of
 // single packets are not here: internal/compile has those.
 //
-// syn.go says how connections to protected services are tested (syn_scene_test.go), reach.go how an adversary is judged
-// (reach_scene_test.go); floods beside a service are in scene_test.go.
+// A new test begins with inScene of scene_test.go: hosts, a server, and a flood beside it; auto_test.go is an example. Tests of protected
+// services begin with syn_scene_test.go. reach.go says how an adversary is judged (reach_scene_test.go).
 package traffic

@@ -14,7 +14,10 @@
 //
 //	read("/feeds", "the lists that are fetched, and how old they are", (*Call).feeds),
 //
-//	func (c *Call) feeds(ctx context.Context) (FeedList, error) { return c.parts.Feeds.List(ctx) }
+//	func (c *Call) feeds(ctx context.Context) (FeedList, error) {
+//		all, err := c.parts.Host.Feeds(ctx)
+//		return FeedList{all}, err
+//	}
 //
 // What the method needs beside the host is a field of Parts, which `floodwall daemon` fills in (cmd/floodwall/daemon.go). The
 // value is written as JSON. An error is written with the status that statusOf in errors.go has for it, 500 when it has none. `change`
