@@ -1,7 +1,7 @@
 // Package image holds the XDP program's C part, compiled, and puts the part that a policy decides into it: the generated
 // body of decide(), the constants, and the content of the maps. It touches no kernel; package datapath does.
 //
-//	im := &image.Image{Decide: rules, Constants: constants, Slots: slots} // as package xdp makes it
+//	im := &image.Image{Decide: rules, Constants: constants, Slots: counters} // as package xdp makes it
 //	spec, err := im.Spec()                                                // the C and the rules, ready to load
 package image
 

@@ -119,9 +119,11 @@ func (c *Config) user() (nats.Option, error) {
 	return keyOption(key), nil
 }
 
-// readSeed reads a file with the seed of a key. Others must not be able to read it.
+// readSeed reads a file with the seed of a key, or a pipe. Others must not be able to read it.
 func readSeed(path string) (nkeys.KeyPair, error) {
-	text, err := safefile.ReadFile(path)
+	rule := safefile.PrivateIn(filepath.Dir(path))
+	rule.Pipe = true
+	text, err := rule.Read(path)
 	var exposed *safefile.ExposedError
 	switch {
 	case errors.As(err, &exposed):

@@ -278,11 +278,9 @@ func (a *Agent) sweep() {
 		for p := range a.share.crowded { // others may have ended
 			a.prefixes.dirty.add(p)
 		}
-		for p, s := range a.prefixes.states {
-			if s.kept {
-				a.prefixes.setKept(p, false)
-				a.prefixes.dirty.add(p)
-			}
+		for p := range a.prefixes.kept {
+			a.prefixes.setKept(p, false)
+			a.prefixes.dirty.add(p)
 		}
 		a.offerAgain()
 	}

@@ -27,13 +27,14 @@ type prefixTable struct {
 	own     prefixSet                    // those with an own ban
 	pending prefixSet                    // those whose own ban is to be offered
 	lifts   prefixSet                    // those whose lift is to be offered
+	kept    prefixSet                    // those of which a ban of another node was not entered beside one of this host
 	dirty   prefixSet                    // the queue of those that are to be compared with their records
 }
 
 type prefixSet map[netip.Prefix]struct{}
 
 func newPrefixTable() prefixTable {
-	return prefixTable{states: map[netip.Prefix]prefixState{}, own: prefixSet{}, pending: prefixSet{}, lifts: prefixSet{}, dirty: prefixSet{}}
+	return prefixTable{states: map[netip.Prefix]prefixState{}, own: prefixSet{}, pending: prefixSet{}, lifts: prefixSet{}, kept: prefixSet{}, dirty: prefixSet{}}
 }
 
 func (s prefixSet) add(p netip.Prefix) { s[p] = struct{}{} }
@@ -69,6 +70,7 @@ func (t *prefixTable) change(p netip.Prefix, by func(*prefixState)) {
 	t.own.put(p, s.own != nil)
 	t.pending.put(p, s.pending)
 	t.lifts.put(p, s.lift != nil)
+	t.kept.put(p, s.kept)
 }
 
 // enter notes that this host has a ban of another node. With a zero end, the enforcer is still to end it.

@@ -41,7 +41,7 @@ func Ours(path string) error {
 		return err
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		return foreign(path, "is a symbolic link: what it leads to can be written by others")
+		return foreign(path, "is a symbolic link, which may lead to what can be written by others")
 	}
 	if cause := Unshared().Breach(info); cause != "" {
 		return foreign(path, cause)

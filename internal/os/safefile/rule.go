@@ -25,6 +25,7 @@ type Rule struct {
 	// Sticky allows others to write a directory with the sticky bit. They cannot rename or remove there what they do not own (rename(2),
 	// EPERM).
 	Sticky bool
+	Pipe   bool // Read takes a pipe, too, as a shell makes for <(COMMAND)
 }
 
 // RootOrSelf are root and the user of this process, at the time of the call.
@@ -33,19 +34,26 @@ func RootOrSelf() []int { return []int{0, os.Geteuid()} }
 // Private is the rule for a secret: only root and the user of this process can read or write it.
 func Private() Rule { return Rule{Owners: RootOrSelf(), Closed: ToAll} }
 
+// PrivateIn is the rule for the key of a directory: it may also belong to the owner of the directory, who can replace it anyway. So root
+// can use the keys of a process that has a user of its own.
+func PrivateIn(dir string) Rule {
+	r := Private()
+	if info, err := os.Stat(dir); err == nil {
+		r.Owners = append(r.Owners, Owner(info))
+	}
+	return r
+}
+
 // Unshared is the rule for what only root and the user of this process can write. Everybody may read it.
 func Unshared() Rule { return Rule{Owners: RootOrSelf(), Closed: ToWriters} }
 
 // Breach is how a file breaks the rule, "" when it keeps it. The text goes after the name of the file. What Stat says of an open file is
 // of that file; what it says of a path may be of another one than what is opened later.
 func (r Rule) Breach(info fs.FileInfo) string {
-	if owner := Owner(info); r.Owners != nil && !slices.Contains(r.Owners, owner) {
-		return fmt.Sprintf("belongs to user %d, not to %s", owner, named(r.Owners))
+	if r.stranger(info) {
+		return fmt.Sprintf("belongs to user %d, not to %s", Owner(info), named(r.Owners))
 	}
-	open := info.Mode().Perm() & r.Closed
-	if r.Sticky && info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
-		open &^= ToWriters
-	}
+	open := r.open(info)
 	if open == 0 {
 		return ""
 	}
@@ -59,6 +67,20 @@ func (r Rule) Breach(info fs.FileInfo) string {
 		}
 	}
 	return fmt.Sprintf("can be %s by others: its mode is %04o", strings.Join(can, " and "), info.Mode().Perm())
+}
+
+// stranger reports whether a file belongs to none of the owners.
+func (r Rule) stranger(info fs.FileInfo) bool {
+	return r.Owners != nil && !slices.Contains(r.Owners, Owner(info))
+}
+
+// open are the permission bits of a file that it must not have.
+func (r Rule) open(info fs.FileInfo) fs.FileMode {
+	open := info.Mode().Perm() & r.Closed
+	if r.Sticky && info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
+		open &^= ToWriters
+	}
+	return open
 }
 
 // named names users for a message.
@@ -91,22 +113,27 @@ func Owner(info fs.FileInfo) int {
 type ExposedError struct {
 	File, Cause string
 	rule        Rule
+	owner       bool // the file has a wrong owner
+	mode        bool // others can do with it what they must not
 }
 
 func (e *ExposedError) Error() string { return e.File + " " + e.Cause }
 
-// Hint is the remedy.
+// Hint is the remedy, as a command.
 func (e *ExposedError) Hint() string {
-	chmod := fmt.Sprintf("chmod %o %s", 0o660&^e.rule.Closed, e.File)
-	if e.rule.Owners != nil {
-		return fmt.Sprintf("chown root %s; %s", e.File, chmod)
+	var all []string
+	if e.owner {
+		all = append(all, fmt.Sprintf("chown %d %s", os.Geteuid(), e.File))
 	}
-	return chmod
+	if e.mode {
+		all = append(all, fmt.Sprintf("chmod %o %s", 0o660&^e.rule.Closed, e.File))
+	}
+	return strings.Join(all, "; ")
 }
 
-// Read reads a regular file of up to 64 KiB. One that breaks the rule is an *ExposedError. Any error names the file.
+// Read reads a regular file of up to 64 KiB, or with Pipe a pipe. One that breaks the rule is an *ExposedError. Any error names the file.
 func (r Rule) Read(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe does not hang
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes does not hang
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +142,11 @@ func (r Rule) Read(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
+	if pipe := info.Mode()&fs.ModeNamedPipe != 0; !info.Mode().IsRegular() && !(r.Pipe && pipe) {
 		return nil, fmt.Errorf("%s is not a regular file", file)
 	}
 	if cause := r.Breach(info); cause != "" {
-		return nil, &ExposedError{file, cause, r}
+		return nil, &ExposedError{file, cause, r, r.stranger(info), r.open(info) != 0}
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err == nil && len(text) > mostBytes {

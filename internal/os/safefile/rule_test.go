@@ -2,6 +2,7 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,8 +70,9 @@ func TestReadExposed(t *testing.T) {
 		hint string // "": it is read
 	}{
 		{Private(), 0, 0o600, ""},
-		{Private(), 65534, 0o600, "chown root FILE; chmod 600 FILE"},
-		{Private(), 0, 0o640, "chown root FILE; chmod 600 FILE"},
+		{Private(), 65534, 0o600, "chown 0 FILE"},
+		{Private(), 65534, 0o640, "chown 0 FILE; chmod 600 FILE"},
+		{Private(), 0, 0o640, "chmod 600 FILE"},
 		{resolver, 65534, 0o640, ""},
 		{resolver, 65534, 0o644, "chmod 640 FILE"},
 	} {
@@ -84,6 +86,32 @@ func TestReadExposed(t *testing.T) {
 		case c.hint != "" && (!errors.As(err, &exposed) || exposed.Hint() != strings.ReplaceAll(c.hint, "FILE", file)):
 			t.Errorf("user %d, mode %04o: %v", c.uid, c.mode, err)
 		}
+	}
+}
+
+// TestPrivateIn reads the key of a directory that another user owns, and a key from a pipe, as root does for a process with a user of its own.
+func TestPrivateIn(t *testing.T) {
+	t.Parallel()
+	testutil.RequireRoot(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "key")
+	must(t, os.WriteFile(file, []byte("seed"), 0o600))
+	must(t, os.Chown(file, 65534, -1))
+	if _, err := PrivateIn(dir).Read(file); err == nil {
+		t.Error("a key is read that another user has put into a directory of root")
+	}
+	must(t, os.Chown(dir, 65534, -1))
+	if text, err := PrivateIn(dir).Read(file); err != nil || string(text) != "seed" {
+		t.Errorf("the key of the owner of its directory: %q, %v", text, err)
+	}
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	go func() { w.WriteString("seed"); w.Close() }()
+	rule := PrivateIn(dir)
+	rule.Pipe = true
+	if text, err := rule.Read(fmt.Sprintf("/dev/fd/%d", r.Fd())); err != nil || string(text) != "seed" {
+		t.Errorf("a pipe: %q, %v", text, err)
 	}
 }
 
