@@ -4,5 +4,5 @@
 // GoBGP.
 //
 //	flow, rest, err := flowspec.Decode(nlri, false) // of an UPDATE
-//	rules := flowspec.Segment(routes, devices)      // and its neighbours, made rules of the policy
+//	rules := flowspec.Segment(routes, peers)        // rules of the policy, which drop no packet of the peers
 package flowspec

@@ -1,7 +1,7 @@
 // Package control makes a policy the one that runs, and says what runs. In: a policy, and what this host is
 // (internal/host/facts). Out: a generation in the kernel, through internal/kernel/datapath and
 // internal/kernel/netfilter, and reports on it. The commands are thin around it; the daemon and the lab use it as they
-// do. It reads no file of the operator, and prints nothing: cmd/floodwall and daemon/operate do.
+// do. It does not read the policy's file, and prints nothing: cmd/floodwall and daemon/operate do.
 //
 //	in := control.Instance{Dir: datapath.DefaultDir, State: state}
 //	applied, err := in.Apply(ctx, p, control.ApplyOptions{Confirm: time.Minute})

@@ -4,7 +4,7 @@
 // of them stand (Status). It changes nothing in the kernel: engine/control does.
 //
 //	change, err := lists.Changed(feed.InState(state), m, false) // m: the manifest of what runs
-//	if change != nil {                                          // nil: nothing is newer
+//	if len(change.Content) > 0 {                                // also beside an error, which is about other sets
 //		program = change.Applied(before)
 //	}
 package lists

@@ -8,5 +8,5 @@
 // VLAN tags, session.go who is logged in, addresses.go which addresses are this host's own.
 //
 //	f, err := facts.Discover(ctx, p, devices)
-//	mode, why := f.Mode(&p.Services[0]) // whether the service lives here, and how SYN protection works for it
+//	mode, why := f.Mode(&p.Services[0]) // whether the service lives on this host or behind it
 package facts

@@ -5,6 +5,6 @@
 // package rig: hosts and cables, programs of the system and of others to compare with, and lists that firewalls are filled with.
 // What they find goes into a report of package report.
 //
-//	r, err := experiment.Run(ctx, []string{"drop-point"}, rig.Options{Quick: true})
+//	r, err := experiment.Run(ctx, []string{"drop"}, rig.Options{Quick: true})
 //	err = r.WriteTables(os.Stdout, false)
 package experiment

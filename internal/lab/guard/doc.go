@@ -11,6 +11,6 @@
 // What a program calls in the kernel is emulated. Functions whose effect or answer lies outside of program and maps have a
 // fixed answer, see functions.go. Whatever is not known is an error.
 //
-//	m, err := guard.OpenProgram(program)
+//	m, err := guard.OpenProgram(loaded)
 //	result, err := m.Run(frame) // instructions and cache lines, exactly
 package guard

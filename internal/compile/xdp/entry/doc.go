@@ -12,5 +12,5 @@
 //
 //	e := entry.Generate(entry.Input{Program: program, Decisions: decisions})
 //	im.Entry = e.Insns // the body of floodwall()
-//	e.Fill(records)    // the counters of its checks
+//	e.Fill(records)    // for each class of sources, the rules that are left
 package entry
