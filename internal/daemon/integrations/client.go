@@ -81,7 +81,7 @@ func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
 		}
 	}
 	if of.Cert != "" {
-		text, err := safefile.ReadFile(of.Cert)
+		text, err := safefile.Private().Read(of.Cert)
 		if err != nil {
 			return nil, fmt.Errorf("cert: %w", err)
 		}

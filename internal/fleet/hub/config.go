@@ -121,7 +121,7 @@ func (c *Config) user() (nats.Option, error) {
 
 // readSeed reads a file with the seed of a key, or a pipe. Others must not be able to read it.
 func readSeed(path string) (nkeys.KeyPair, error) {
-	rule := safefile.PrivateIn(filepath.Dir(path))
+	rule := safefile.Key(path)
 	rule.Pipe = true
 	text, err := rule.Read(path)
 	var exposed *safefile.ExposedError

@@ -41,7 +41,7 @@ func Path(state string) string { return filepath.Join(state, "fleet.json") }
 // Read reads the file of a state directory. It is ErrNotJoined when there is none.
 func Read(state string) (*File, error) {
 	path := Path(state)
-	text, err := safefile.PrivateIn(state).Read(path)
+	text, err := safefile.Key(path).Read(path)
 	var exposed *safefile.ExposedError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -53,18 +53,21 @@ func (t *prefixTable) of(p netip.Prefix) prefixState { return t.states[p] }
 
 // change has by change the state of a prefix. A state that says nothing any more is deleted.
 func (t *prefixTable) change(p netip.Prefix, by func(*prefixState)) {
-	s := t.states[p]
-	had := s.entered
+	was := t.states[p]
+	s := was
 	by(&s)
+	if s == was {
+		return
+	}
 	if s == (prefixState{}) {
 		delete(t.states, p)
 	} else {
 		t.states[p] = s
 	}
 	switch {
-	case s.entered && !had:
+	case s.entered && !was.entered:
 		t.entered++
-	case !s.entered && had:
+	case !s.entered && was.entered:
 		t.entered--
 	}
 	t.own.put(p, s.own != nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/nats-io/nkeys"
@@ -43,7 +42,7 @@ func NewKey(file string) (public string, err error) {
 
 // ReadKey reads a key, and the last version that it has signed. took notes the next one.
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
-	text, err := safefile.PrivateIn(filepath.Dir(file)).Read(file)
+	text, err := safefile.Key(file).Read(file)
 	var exposed *safefile.ExposedError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

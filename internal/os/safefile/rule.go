@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,11 +35,11 @@ func RootOrSelf() []int { return []int{0, os.Geteuid()} }
 // Private is the rule for a secret: only root and the user of this process can read or write it.
 func Private() Rule { return Rule{Owners: RootOrSelf(), Closed: ToAll} }
 
-// PrivateIn is the rule for the key of a directory: it may also belong to the owner of the directory, who can replace it anyway. So root
-// can use the keys of a process that has a user of its own.
-func PrivateIn(dir string) Rule {
+// Key is the rule for the file of a key: it may also belong to the owner of its directory, who can replace it anyway. So root can use the
+// keys of a process that has a user of its own.
+func Key(file string) Rule {
 	r := Private()
-	if info, err := os.Stat(dir); err == nil {
+	if info, err := os.Stat(filepath.Dir(file)); err == nil {
 		r.Owners = append(r.Owners, Owner(info))
 	}
 	return r

@@ -89,26 +89,26 @@ func TestReadExposed(t *testing.T) {
 	}
 }
 
-// TestPrivateIn reads the key of a directory that another user owns, and a key from a pipe, as root does for a process with a user of its own.
-func TestPrivateIn(t *testing.T) {
+// TestKeyRule reads the key of a directory that another user owns, and a key from a pipe, as root does for a process with a user of its own.
+func TestKeyRule(t *testing.T) {
 	t.Parallel()
 	testutil.RequireRoot(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "key")
 	must(t, os.WriteFile(file, []byte("seed"), 0o600))
 	must(t, os.Chown(file, 65534, -1))
-	if _, err := PrivateIn(dir).Read(file); err == nil {
+	if _, err := Key(file).Read(file); err == nil {
 		t.Error("a key is read that another user has put into a directory of root")
 	}
 	must(t, os.Chown(dir, 65534, -1))
-	if text, err := PrivateIn(dir).Read(file); err != nil || string(text) != "seed" {
+	if text, err := Key(file).Read(file); err != nil || string(text) != "seed" {
 		t.Errorf("the key of the owner of its directory: %q, %v", text, err)
 	}
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer r.Close()
 	go func() { w.WriteString("seed"); w.Close() }()
-	rule := PrivateIn(dir)
+	rule := Key(file)
 	rule.Pipe = true
 	if text, err := rule.Read(fmt.Sprintf("/dev/fd/%d", r.Fd())); err != nil || string(text) != "seed" {
 		t.Errorf("a pipe: %q, %v", text, err)

@@ -17,7 +17,7 @@ const (
 // Read reads the secret that a file holds, without blanks around it. The file must be the superuser's or of who runs this, and neither its
 // group nor others may read it. An error names the file.
 func Read(file string) (string, error) {
-	text, err := ReadFile(file)
+	text, err := Private().Read(file)
 	if err != nil {
 		return "", err
 	}
@@ -30,6 +30,3 @@ func Read(file string) (string, error) {
 	}
 	return key, nil
 }
-
-// ReadFile reads a file with a secret, of up to 64 KiB, that nobody else may read, as Read does.
-func ReadFile(file string) ([]byte, error) { return Private().Read(file) }
