@@ -29,8 +29,7 @@ type listed struct {
 	Standard                      bool
 }
 
-// TestPackageComments has doc.go of each package show the package in use: in code that compiles, if one overlooks that its variables are
-// declared nowhere.
+// TestPackageComments has doc.go of each package show the package in use, in code whose types are right. Variables may be undeclared.
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	all, byName := packages(t)
@@ -75,8 +74,8 @@ func exportsAny(t *testing.T, exports types.Importer, p listed) bool {
 	return slices.ContainsFunc(of.Scope().Names(), ast.IsExported)
 }
 
-// packages are those of this module and all that they import, by path; and paths by the name of the package, where only one of the
-// module or of the standard library has it.
+// packages are those of this module and all that they import, by path; and paths by the name of the package. Of those that share a name,
+// one of this module is meant. Two of these are called wire: outside of package fleet/wire itself, bgp/wire is meant.
 func packages(t *testing.T) (all map[string]listed, byName map[string]string) {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,Standard", "./...")

@@ -12,5 +12,5 @@
 // fixed answer, see functions.go. Whatever is not known is an error.
 //
 //	m, err := guard.OpenProgram(loaded)
-//	result, err := m.Run(frame) // instructions and cache lines, exactly
+//	result, err := m.Run(frame) // instructions, loads, stores and calls, exactly
 package guard

@@ -3,7 +3,7 @@
 //
 //	unlock, err := safefile.Lock(ctx, dir, func() error { return os.MkdirAll(dir, 0o700) })
 //	err = safefile.Replace(file, text, 0o644)
-//	secret, err := safefile.Private().Read(key)             // a Rule says whose a file may be
+//	secret, err := safefile.Private().Read(key)                 // a Rule says whose a file may be
 //	if cause := safefile.Unshared().Breach(info); cause != "" { // and what others may do with it
 //		refuse(cause)
 //	}
