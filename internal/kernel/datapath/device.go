@@ -24,19 +24,19 @@ const (
 func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	index := dev.Attrs().Index
 	d := &Device{Name: dev.Attrs().Name, ifindex: index, pin: passingName(index)}
-	if err := s.state.openSide(d, entering); err != nil { // what a command left that died
+	if err := s.state.openSides(d); err != nil { // what a command left that died
 		return nil, err
 	}
-	err := s.updateSide(d, entering, true, false)
+	err := s.updateSides(d, true, false)
 	if err == nil {
 		err = s.attachAs(d, dev, mode)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.state.releaseSide(d, entering))
+		return nil, errors.Join(err, s.state.releaseSides(d))
 	}
 	if err := d.link.Pin(s.state.path(dirLinks, d.pin)); err != nil {
 		err = fmt.Errorf("pinning the link of device %s: %w", d.Name, err)
-		return nil, errors.Join(err, d.link.Close(), s.state.releaseSide(d, entering))
+		return nil, errors.Join(err, d.link.Close(), s.state.releaseSides(d))
 	}
 	return d, nil
 }

@@ -31,10 +31,20 @@ func leaves(t *testing.T, when, want string) {
 	}
 }
 
-func TestGuardComesAndGoes(t *testing.T) {
+// byEachHook runs a test with TCX, and as on a kernel without it.
+func byEachHook(t *testing.T, test func(t *testing.T)) {
 	if !testutil.Inside(t) {
 		return
 	}
+	t.Run("tcx", test)
+	ip(t, "link del fw0")
+	datapath.ForgetTCX()
+	t.Run("clsact", test)
+}
+
+func TestGuardComesAndGoes(t *testing.T) { byEachHook(t, guardComesAndGoes) }
+
+func guardComesAndGoes(t *testing.T) {
 	s := cable(t)
 	put(t, s, "old", 0, in("fw0"))
 	leaves(t, "with a guard", "old")
@@ -57,10 +67,9 @@ func TestGuardComesAndGoes(t *testing.T) {
 }
 
 // TestGuardOnTrial has trials in which a guard comes or goes.
-func TestGuardOnTrial(t *testing.T) {
-	if !testutil.Inside(t) {
-		return
-	}
+func TestGuardOnTrial(t *testing.T) { byEachHook(t, guardOnTrial) }
+
+func guardOnTrial(t *testing.T) {
 	testutil.Veth(t, "fw0", "fw1")
 	for _, test := range []struct {
 		name                                string
@@ -102,10 +111,9 @@ func TestGuardOnTrial(t *testing.T) {
 }
 
 // TestGuardUndone has installs that a later device refuses: what leaves the first goes on as before.
-func TestGuardUndone(t *testing.T) {
-	if !testutil.Inside(t) {
-		return
-	}
+func TestGuardUndone(t *testing.T) { byEachHook(t, guardUndone) }
+
+func guardUndone(t *testing.T) {
 	s := cable(t)
 	fail := func(p *datapath.Program, when, want string) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -37,6 +38,9 @@ func guarding(slot uint32) *image.Image {
 // atHook is what is attached to a side of a device, nil for nothing. The caller closes it.
 func atHook(t *testing.T, dev netlink.Link, hook ebpf.AttachType) *ebpf.Program {
 	t.Helper()
+	if hook == ebpf.AttachTCXEgress && !datapath.HasTCX() {
+		return classifierOf(t, dev)
+	}
 	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: hook})
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +54,20 @@ func atHook(t *testing.T, dev netlink.Link, hook ebpf.AttachType) *ebpf.Program 
 	prog, err := ebpf.NewProgramFromID(there.Programs[0].ID)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return prog
+}
+
+// classifierOf is the program of the filter at egress of a device, nil for none.
+func classifierOf(t *testing.T, dev netlink.Link) *ebpf.Program {
+	t.Helper()
+	list, err := netlink.FilterList(dev, netlink.HANDLE_MIN_EGRESS)
+	if err != nil || len(list) == 0 {
+		return nil
+	}
+	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(list[0].(*netlink.BpfFilter).Id))
+	if err != nil || len(list) > 1 {
+		t.Fatalf("%d filters, %v", len(list), err)
 	}
 	return prog
 }

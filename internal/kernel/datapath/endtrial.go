@@ -72,12 +72,19 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	if !has {
 		return s.release(d)
 	}
-	ahead, err := from.program(entering)
-	if err == nil && ahead != nil {
-		err = s.setSide(d, entering, ahead)
-	}
-	if err != nil {
-		return err
+	var ends []Mode
+	for _, side := range sides {
+		beside, err := from.program(side)
+		switch {
+		case err != nil:
+			return err
+		case beside == nil:
+			ends = append(ends, side)
+			continue
+		}
+		if err := s.setSide(d, side, beside); err != nil {
+			return err
+		}
 	}
 	prog, err := from.program(d.Mode)
 	if err != nil {
@@ -86,14 +93,10 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	if err := d.link.Update(prog); err != nil {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
-	if ahead == nil {
-		err = s.releaseSide(d, entering)
+	for _, side := range ends {
+		err = errors.Join(err, s.releaseSide(d, side))
 	}
-	behind, readErr := from.program(leaving)
-	if readErr != nil {
-		return errors.Join(err, readErr)
-	}
-	return errors.Join(err, s.setSide(d, leaving, behind))
+	return err
 }
 
 // FinishTrial completes a trial that has expired, or that a command ended that died: devices get the program of the

@@ -9,6 +9,12 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
+// ForgetTCX has this process take the kernel for one without TCX.
+func ForgetTCX() { hasTCX = func() bool { return false } }
+
+// HasTCX reports whether this process uses TCX.
+func HasTCX() bool { return hasTCX() }
+
 // LoadLinear loads an image whose program, also for native mode, takes only frames in one piece. Drivers refuse it on a
 // device with a large MTU, as those without support for frames in pieces refuse any program there.
 func LoadLinear(im *image.Image) (*Program, error) {

@@ -121,7 +121,7 @@ func (s *swap) reattach(name string, mode Mode) (*Device, error) {
 			return nil, err
 		}
 		s.added = append(s.added, d)
-		return d, s.updateSide(d, leaving, true, false)
+		return d, nil
 	}
 	for _, side := range sides {
 		prog, err := s.code.program(side)

@@ -15,10 +15,9 @@ import (
 )
 
 // A generation can have two more programs, at the tc hook (TCX): one for what enters the devices behind XDP, when it
-// protects services on this host, and one for what leaves them, when it has a guard. XDP passes what only the first makes
-// sense of, so that is there before XDP and goes after it; the second is attached after XDP, changes after it, and goes
-// before it. So whoever finds the XDP link of a device finds the others, but for that of what enters, which a command that
-// died can leave behind. During a trial programs of bpf/trial.c are in their places too, which ask the same deadline.
+// protects services on this host, and one for what leaves them, when it has a guard or lets replies pass. XDP passes what only
+// the first makes sense of, and drops replies to what the second has not noted. So both are there before XDP, change before it, and go
+// after it. So whoever finds the XDP link of a device finds the others; a command that died can leave them behind without it. During a trial programs of bpf/trial.c are in their places too, which ask the same deadline.
 
 // The sides of the tc hook stand among the modes. Nothing is attached in such a mode alone. Each is also the name of its
 // program, and in the state directory that of the directory of its links, which go by the numbers of the devices.
@@ -38,9 +37,16 @@ var hooks = map[Mode]ebpf.AttachType{entering: ebpf.AttachTCXIngress, leaving: e
 // pinSide is the name of the program in the directory of a generation, when it has such a program.
 func pinSide(side Mode) string { return "program_" + string(side) }
 
+// attachment holds a program at a side: a link of TCX, or a classifier.
+type attachment interface {
+	Update(prog *ebpf.Program) error
+	Detach() error
+	Close() error
+}
+
 // sideLink is what a device has at one side.
 type sideLink struct {
-	link    link.Link      // nil when it has none
+	link    attachment     // nil when it has none
 	program ebpf.ProgramID // that it had when it was opened, 0 for none
 }
 
@@ -71,6 +77,14 @@ func (s *State) openSides(d *Device) error {
 // openSide opens the link at a side of a device, if it has one. One that another device had, which has gone or has moved,
 // is none.
 func (s *State) openSide(d *Device, side Mode) error {
+	if side == leaving && !hasTCX() {
+		c := classifier{d.ifindex}
+		id, err := c.program()
+		if id != 0 {
+			*d.sideOf(side) = sideLink{c, id}
+		}
+		return err
+	}
 	l, err := link.LoadPinnedLink(s.sidePin(d, side), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -119,6 +133,13 @@ func (s *State) setSide(d *Device, side Mode, prog *ebpf.Program) error {
 
 func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 	explain := func(err error) error { return fmt.Errorf("attaching to %s: %w", d.traffic(side), err) }
+	if c := (classifier{d.ifindex}); side == leaving && !hasTCX() {
+		if err := c.Update(prog); err != nil {
+			return explain(err)
+		}
+		d.sideOf(side).link = c
+		return nil
+	}
 	if err := os.MkdirAll(s.path(string(side)), 0o700); err != nil {
 		return explain(err)
 	}
@@ -143,8 +164,19 @@ func (s *State) releaseSide(d *Device, side Mode) error {
 	if at.link == nil {
 		return nil
 	}
-	err := errors.Join(at.link.Detach(), os.Remove(s.sidePin(d, side)), at.link.Close())
+	err := errors.Join(at.link.Detach(), at.link.Close())
+	if removeErr := os.Remove(s.sidePin(d, side)); !errors.Is(removeErr, os.ErrNotExist) { // a classifier has none
+		err = errors.Join(err, removeErr)
+	}
 	at.link = nil
+	return err
+}
+
+// releaseSides detaches a device from its programs for all sides.
+func (s *State) releaseSides(d *Device) (err error) {
+	for _, side := range sides {
+		err = errors.Join(err, s.releaseSide(d, side))
+	}
 	return err
 }
 
@@ -157,6 +189,9 @@ func (s *State) sweepSides(devices []*Device, all bool) (err error) {
 }
 
 func (s *State) sweepSide(side Mode, devices []*Device, all bool) error {
+	if side == leaving && !hasTCX() {
+		return s.sweepClassifiers(devices, all)
+	}
 	entries, err := os.ReadDir(s.path(string(side)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -166,6 +201,26 @@ func (s *State) sweepSide(side Mode, devices []*Device, all bool) error {
 		has := func(d *Device) bool { return d.sideOf(side).link != nil && s.sidePin(d, side) == path }
 		if !slices.ContainsFunc(devices, has) && (all || s.isRemains(e.Name(), devices)) {
 			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// sweepClassifiers is sweepSide for what leaves where there is no TCX.
+func (s *State) sweepClassifiers(devices []*Device, all bool) error {
+	list, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return err
+	}
+	err = nil
+	for _, dev := range list {
+		c := classifier{dev.Attrs().Index}
+		has := func(d *Device) bool { return d.ifindex == c.ifindex && d.sideOf(leaving).link != nil }
+		if slices.ContainsFunc(devices, has) || !all && !s.isRemains(strconv.Itoa(c.ifindex), devices) {
+			continue
+		}
+		if id, readErr := c.program(); id != 0 && readErr == nil {
+			err = errors.Join(err, c.Detach())
 		}
 	}
 	return err
@@ -204,6 +259,16 @@ func (s *swap) updateSide(d *Device, side Mode, has, had bool) error {
 		return nil
 	}
 	return s.state.setSide(d, side, prog)
+}
+
+// updateSides gives a device of the swap what it takes for all sides.
+func (s *swap) updateSides(d *Device, has, had bool) error {
+	for _, side := range sides {
+		if err := s.updateSide(d, side, has, had); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sideFor is the program for a side of a device that the new and the old generation have, or have not; nil for none.

@@ -127,7 +127,7 @@ func (s *swap) device(a Attachment) error {
 			return err
 		}
 		s.added = append(s.added, d)
-		return s.updateSide(d, leaving, true, false)
+		return nil
 	}
 	if a.Mode != Auto && a.Mode != d.Mode {
 		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, a.Mode),
@@ -144,13 +144,13 @@ func (s *swap) update(d *Device, has bool) error {
 		return err
 	}
 	s.updated = append(s.updated, d)
-	if err := s.updateSide(d, entering, has, had); err != nil {
+	if err := s.updateSides(d, has, had); err != nil {
 		return err
 	}
 	if err := d.link.Update(prog); err != nil {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
-	return s.updateSide(d, leaving, has, had)
+	return nil
 }
 
 // programFor is the program for a device of a mode that the new and the old generation have, or have not.
@@ -168,7 +168,7 @@ func (s *swap) undo() error {
 		errs = append(errs, s.state.detach(d))
 	}
 	for _, d := range s.updated {
-		errs = append(errs, s.restoreSide(d, leaving), s.restore(d), s.restoreSide(d, entering))
+		errs = append(errs, s.restore(d), s.restoreSide(d, leaving), s.restoreSide(d, entering))
 	}
 	return errors.Join(errs...)
 }
@@ -223,5 +223,5 @@ func (s *State) detach(d *Device) error { return errors.Join(s.release(d), d.lin
 // release detaches a device and removes the pins of its links. Removal alone would detach it too, but some time later:
 // the kernel ends inodes of the BPF file system after an RCU grace period, and the next apply would meet a stranger.
 func (s *State) release(d *Device) error {
-	return errors.Join(s.releaseSide(d, leaving), d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)), s.releaseSide(d, entering))
+	return errors.Join(d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)), s.releaseSides(d))
 }

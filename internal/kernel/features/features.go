@@ -11,17 +11,22 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Egress returns an error when the kernel has no hook for what leaves that programs can be attached to as to
-// XDP: one that goes on without a process, and changes its program at one moment.
-func Egress() error { return tcxSupported(ebpf.AttachTCXEgress) }
-
-func tcxSupported(at ebpf.AttachType) error {
+// probe loads a program for the tc hook that does nothing.
+func probe() (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 	if err != nil {
-		return fmt.Errorf("program for the tc hook: %w", err)
+		return nil, fmt.Errorf("program for the tc hook: %w", err)
+	}
+	return prog, nil
+}
+
+func tcxSupported(at ebpf.AttachType) error {
+	prog, err := probe()
+	if err != nil {
+		return err
 	}
 	defer prog.Close()
 	const nowhere = 0 // no device has this number: a kernel that knows TCX says so
