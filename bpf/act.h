@@ -7,7 +7,7 @@
 #include "packet.h"
 #include "protect.h"
 #include "protection.h"
-#include "reply.h"
+#include "dnsreply.h"
 #include "sample.h"
 
 /* Whether any slot has an entry in actions. Constant from load on; when false, act_specially() is removed. */

@@ -12,6 +12,7 @@
 #include "offence.h"
 #include "packet.h"
 #include "payload.h"
+#include "replyarriving.h"
 
 struct payload_match {
 	__u64 patterns; /* any of these, a bit each; 0: none is asked for */
@@ -25,6 +26,7 @@ enum {
 	MAX_LAYERS = 8, /* limits of one rule */
 	MAX_SOURCES = 4,
 	CONDITION_OBSERVE = 1,
+	CONDITION_REPLY = 2, /* the packet must be a reply (replyflow.h) */
 };
 
 struct source {
@@ -136,6 +138,8 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 	if ((c->names && !(p->dns_names & c->names)) || (p->dns_names & c->no_names))
 		return 0;
 	if (!payload_holds(ctx, p, &c->payload[0]) || !payload_holds(ctx, p, &c->payload[1]))
+		return 0;
+	if (c->flags & CONDITION_REPLY && !packet_is_reply(ctx, p))
 		return 0;
 	if (c->layers && !any_limit_exceeded(ctx, p, c, number))
 		return 0;

@@ -7,6 +7,7 @@
 
 #include "count.h"
 #include "decision.h"
+#include "replyleaving.h"
 #include "limit.h"
 #include "packet.h"
 #include "skb.h"
@@ -75,8 +76,8 @@ static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p,
 	return !(guard->flags & GUARD_OBSERVE);
 }
 
-SEC("tcx/egress")
-int egress(struct __sk_buff *skb)
+/* What guards make of a packet that leaves. A global function, so that its packet is not on the stack of what else egress() does. */
+__noinline int guard_leaving(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u32 ip = skb_ip(skb, &p);
@@ -88,4 +89,12 @@ int egress(struct __sk_buff *skb)
 	else if (p.proto == IPPROTO_UDP && leaving_udp(skb, &p, p.l4 - ip))
 		return TCX_DROP;
 	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int egress(struct __sk_buff *skb)
+{
+	if (notes_replies)
+		note_leaving(skb);
+	return guarded ? guard_leaving(skb) : TCX_NEXT;
 }

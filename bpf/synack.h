@@ -12,7 +12,7 @@
 #include "l4.h"
 #include "packet.h"
 #include "parse.h"
-#include "reply.h"
+#include "dnsreply.h"
 #include "verifier.h"
 
 enum {

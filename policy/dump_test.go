@@ -16,6 +16,9 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, "%s device %s\n", at(d.Pos), d.Name)
 	}
 	fmt.Fprintf(&b, "%s default %s\n", at(p.DefaultPos), p.Default)
+	if p.Default == policy.Drop && !p.Replies {
+		b.WriteString("replies drop\n")
+	}
 	fmt.Fprintf(&b, "checks %s\n", checks(p.Checks))
 	if p.Observed != 0 {
 		fmt.Fprintf(&b, "observed %s\n", checks(p.Observed))

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -16,6 +17,7 @@ func notes(pol *Policy) []Note {
 	if i := slices.IndexFunc(pol.Rules, answersAll); pol.Default == Drop && i >= 0 {
 		ns = append(ns, reflects(pol.Rules[i]))
 	}
+	ns = append(ns, replyNotes(pol)...)
 	ns = append(ns, limitNotes(pol)...)
 	ns = append(ns, essentialNotes(pol)...)
 	ns = append(ns, guardNotes(pol.Services)...)
@@ -54,6 +56,27 @@ func answersAll(r Rule) bool {
 // canForge reports whether a packet of a state can be sent by one who sees no answer, and knows no connection.
 func canForge(state uint32) bool {
 	return state != packet.StateEstablished && state != packet.StateRelated
+}
+
+// replyNotes are about rules for what comes back, where `replies` passes that already.
+func replyNotes(pol *Policy) (ns []Note) {
+	if !pol.Replies {
+		return nil
+	}
+	for _, r := range pol.Rules {
+		m := r.Match
+		alone := reflect.ValueOf(r.Not).IsZero() && m.From == nil && m.To == nil && m.ICMP == nil && m.Payload == nil
+		if r.Then != Pass || r.Observe || r.Over != nil || m.Port != nil || !alone {
+			continue
+		}
+		switch {
+		case m.State != nil && m.SPort == nil && !slices.ContainsFunc(m.State, canForge):
+			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q is not needed beside `replies: pass`, unless rules behind it drop replies; XDP decides those without conntrack", r.Name)})
+		case m.State == nil && m.SPort != nil:
+			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q is hardly needed beside `replies: pass`, and lets in any sender who chooses its source port", r.Name)})
+		}
+	}
+	return ns
 }
 
 // passesSSH reports whether anything passes a packet to TCP port 22. It looks at protocol and ports only: who may come

@@ -145,6 +145,9 @@ func (p place) flawed(at Pos, key string, f *flaw) {
 var topKeys = []key[Policy]{
 	{"devices", place.devices},
 	{"default", place.byDefault},
+	{"replies", func(p place, to *Policy, v *node) {
+		to.Replies = scalarOf(p, "replies", v, choice(verdictWords)) == Pass
+	}},
 	{"checks", place.checks},
 	{"sets", place.sets},
 	{"rules", place.rules},
@@ -174,6 +177,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	if !seen["boot"] {
 		to.BootClosed = to.Default == Drop
 	}
+	to.Replies = to.Default == Drop && (to.Replies || !seen["replies"])
 	p.untrackedServices(to)
 	p.untrackedConnections(to)
 	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {

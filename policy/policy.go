@@ -14,6 +14,7 @@ type Policy struct {
 	File      string // as it was named; relative list files are relative to its directory
 	Devices   []Device
 	Default   Verdict
+	Replies   bool // beside Drop: what answers a packet that left passes
 	Checks    packet.CheckSet
 	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
 	Observed  packet.CheckSet // checks that only count; none of them is in Checks
@@ -31,6 +32,9 @@ type Policy struct {
 
 	// DHCPServers are those that the host knows where the policy runs, gateways among them. No key sets them.
 	DHCPServers []netip.Addr
+
+	// RepliesTracked has conntrack tell replies, where the kernel has no hook for what leaves. No key sets it.
+	RepliesTracked bool
 
 	Notes []Note // what is allowed but may not be meant
 

@@ -117,6 +117,8 @@ func wouldDecide(p control.Passed) string {
 		limit = fmt.Sprintf("%d connections", p.Connections)
 	}
 	switch {
+	case p.Reply:
+		return fmt.Sprintf("would decide if a packet of the flow had left: %s", p.Verdict)
 	case p.Above && p.Observe:
 		return "only counts what is above " + limit
 	case p.Above:

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFetchThatThePolicyDrops fetches lists from a server whose answers the running policy drops: the error names what drops them, and a packet
-// that a rule must pass. A rule that passes them mends it. A server that answers with an error, or not at all beside a policy that passes
+// that a rule must pass. Replies, or a rule that passes them, mend it. A server that answers with an error, or not at all beside a policy that passes
 // its answers, is no matter of the policy.
 func TestFetchThatThePolicyDrops(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables"} {
@@ -23,10 +23,10 @@ func TestFetchThatThePolicyDrops(t *testing.T) {
 			}
 			server := newListServer(t)
 			file := filepath.Join(t.TempDir(), "policy.yaml")
-			policy := func(rest string) {
-				writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: drop\nsets:\n  listed: {url: \"http://%s/list\", every: 1h}\nservices:\n  - {name: ssh, port: tcp/22}\n%s", server, rest))
+			policy := func(replies, rest string) {
+				writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: drop\nreplies: %s\nsets:\n  listed: {url: \"http://%s/list\", every: 1h}\nservices:\n  - {name: ssh, port: tcp/22}\n%s", replies, server, rest))
 			}
-			policy("")
+			policy("drop", "")
 			mustFloodwall(t, "apply", file, "--target", target)
 			sh(t, "sysctl -qw net.ipv4.tcp_syn_retries=1 net.ipv4.tcp_syn_linear_timeouts=0") // else it takes 20 s to give up
 			says := func(parts ...string) {
@@ -39,10 +39,13 @@ func TestFetchThatThePolicyDrops(t *testing.T) {
 				}
 			}
 			says("the policy that runs drops its answers by its default: a rule must pass packets such as", fmt.Sprintf("tcp %s > 192.0.2.1:", server))
-			policy(fmt.Sprintf("rules:\n  - {name: web, sport: tcp/%s, then: drop}\n", server[strings.LastIndex(server, ":")+1:]))
+			policy("pass", fmt.Sprintf("rules:\n  - {name: web, sport: tcp/%s, then: drop}\n", server[strings.LastIndex(server, ":")+1:]))
 			mustFloodwall(t, "apply", file)
 			says(`drops its answers by "web"`)
-			policy(fmt.Sprintf("rules:\n  - {name: fetch, from: 192.0.2.2, sport: tcp/%s, then: pass}\n", server[strings.LastIndex(server, ":")+1:]))
+			policy("pass", "")
+			mustFloodwall(t, "apply", file)
+			mustFloodwall(t, "feeds", "refresh")
+			policy("drop", fmt.Sprintf("rules:\n  - {name: fetch, from: 192.0.2.2, sport: tcp/%s, then: pass}\n", server[strings.LastIndex(server, ":")+1:]))
 			mustFloodwall(t, "apply", file)
 			mustFloodwall(t, "feeds", "refresh")
 		})

@@ -38,7 +38,7 @@ var recipes = map[string]recipe{
 	"mail": {guide: "mail-server.md", file: "policy.yaml", listens: []int{25, 587, 993, 22, 3306}, exchanges: []exchange{
 		{stranger, "tcp", "192.0.2.1:25", true}, {stranger, "tcp", "192.0.2.1:587", true}, {stranger, "tcp", "192.0.2.1:993", true},
 		{stranger, "tcp", "192.0.2.1:22", false}, {admin, "tcp", "192.0.2.1:22", true}, {admin, "tcp", "192.0.2.1:3306", false},
-		{"", "tcp", stranger + ":25", true}, {"", "udp", resolver + ":53", true}, {"", "tcp", resolver + ":53", true}, {"", "udp", stranger + ":53", false},
+		{"", "tcp", stranger + ":25", true}, {"", "udp", resolver + ":53", true}, {"", "tcp", resolver + ":53", true}, {"", "udp", stranger + ":53", true},
 	}},
 	"vpn": {guide: "vpn-server.md", file: "policy.yaml", setup: portForwards["nft"], listens: []int{51820, 22, 53}, exchanges: []exchange{
 		{stranger, "udp", "192.0.2.1:51820", true}, {stranger, "tcp", "192.0.2.1:51820", false}, {stranger, "udp", "192.0.2.1:53", false},

@@ -77,6 +77,10 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.Println("")
 		e.Println("%s verified by answers over TCP, capacity %s", wording.Things(v.Clients, "client", "clients"), wording.Count(v.Capacity))
 	}
+	if r := s.ReplyFlows; r != nil {
+		e.Println("")
+		e.Println("%s, capacity %s, %s displaced", wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced+r.Refused))
+	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
 	return wholeOr(s)

@@ -65,13 +65,19 @@ func essentials(servers []netip.Addr) []essential {
 			from: []netip.Prefix{linkLocal}, all: 100},
 		// A later fragment has no ports. Its datagram is delivered only when the first fragment, which has them, has passed a rule.
 		// iptables has a limit for all of one family only, so there is a rule for each.
-		{name: "fragments", match: later(packet.FamilyIPv4), each: 1000, all: 10_000},
-		{name: "fragments", suffix: "-ipv6", match: later(packet.FamilyIPv6), each: 1000, all: 10_000},
+		{name: essentialFragments, match: later(packet.FamilyIPv4), each: 1000, all: 10_000},
+		{name: essentialFragments, suffix: "-ipv6", match: later(packet.FamilyIPv6), each: 1000, all: 10_000},
 		// Requests from outside, and the answers to those of this host.
 		{name: "echo", match: policy.Match{ICMP: []policy.ICMP{{Type: 0, Code: -1}, {Type: 8, Code: -1}}}, each: 100, all: 1000, asked: true},
 		{name: "echo", suffix: "-ipv6", match: policy.Match{ICMP: icmpv6(128, 129)}, each: 100, all: 1000, asked: true},
 	}
 }
+
+// essentialFragments is the name of the rules for later fragments.
+const essentialFragments = "fragments"
+
+// fragmentsOff is the name of the rule in place of these where the policy switches them off.
+const fragmentsOff = "essential:fragments:off"
 
 // heldSources is the number of sources of essential packets whose limits are kept at a time.
 const heldSources = 1 << 14
@@ -88,9 +94,12 @@ func (e *essential) limits() (list []policy.Over) {
 	return append(list, policy.Over{Rate: e.all, Per: time.Second, Burst: e.all})
 }
 
-// essentials adds the rules, each behind a rule that drops packets above its limits.
-func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr) {
+// essentials adds those of the rules that are meant, each behind a rule that drops packets above its limits.
+func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr, meant func(name string) bool) {
 	for _, e := range essentials(servers) {
+		if !meant(e.name) {
+			continue
+		}
 		i := slices.IndexFunc(said, func(s policy.Essential) bool { return s.Name == e.name })
 		if i >= 0 && said[i].Off || i < 0 && e.asked || e.from != nil && len(e.from) == 0 {
 			continue

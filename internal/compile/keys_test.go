@@ -462,7 +462,7 @@ icmp 8.8.8.8 > 1.1.1.1 type=13        drop default
 icmpv6 2001:db8::1 > 2001:db8::2      pass essential:echo-ipv6
 icmpv6 2001:db8::1 > 2001:db8::2 type=129  pass essential:echo-ipv6
 icmpv6 2001:db8::1 > 2001:db8::2 type=130  drop default
-icmp 8.8.8.8 > 1.1.1.1 frag=later     drop default
+icmp 8.8.8.8 > 1.1.1.1 frag=later     drop essential:fragments:off
 `},
 	{"no rules", "default: drop\nrules: [{name: never, port: 80, not: {port: 0-65535}, then: pass}]", `
 tcp 8.8.8.8:5 > 1.1.1.1:80            drop default

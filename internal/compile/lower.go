@@ -24,13 +24,15 @@ const defaultMax = 16_000_000
 
 // lowering is the state of Lower: the program so far, and where its sets are.
 type lowering struct {
-	file       string
-	program    *ir.Program
-	named      map[string]int // index in program.Sets by the policy's name
-	namesNamed map[string]int // likewise in program.Names
-	written    map[string]int // index in program.Sets by the text of addresses written in a rule
-	local      int            // index of the set of the host's own addresses, -1 when nothing asks for it
-	notes      []string
+	file           string
+	program        *ir.Program
+	named          map[string]int // index in program.Sets by the policy's name
+	namesNamed     map[string]int // likewise in program.Names
+	written        map[string]int // index in program.Sets by the text of addresses written in a rule
+	local          int            // index of the set of the host's own addresses, -1 when nothing asks for it
+	passReplies    bool           // whether what answers a packet that left passes
+	repliesTracked bool           // and conntrack tells, on all targets
+	notes          []string
 }
 
 // Lower gives a policy its meaning: a program that
@@ -47,10 +49,11 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		program: &ir.Program{
 			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), File: p.File, Placement: ir.Placement(p.Placement), SampleTraffic: p.Daemon.Sample,
 		},
-		named:      map[string]int{},
-		namesNamed: map[string]int{},
-		written:    map[string]int{},
-		local:      -1,
+		named:       map[string]int{},
+		namesNamed:  map[string]int{},
+		written:     map[string]int{},
+		local:       -1,
+		passReplies: p.Replies, repliesTracked: p.RepliesTracked,
 	}
 	errs := append(l.sets(p), l.names(p)...)
 	if (p.Checks | p.Observed).Has(packet.OwnSource) {
@@ -60,10 +63,10 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	for _, r := range p.Rules {
 		l.rule(r)
 	}
-	errs = append(errs, l.services(p.Services)...)
+	errs = append(errs, l.services(p.Services, p.Essential)...)
 	errs = append(errs, l.untracked(p)...)
 	if p.Default == policy.Drop {
-		l.essentials(p.Essential, p.DHCPServers)
+		l.essentials(p.Essential, p.DHCPServers, func(name string) bool { return !l.passReplies || name != essentialFragments })
 	}
 	if slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Truncate }) {
 		l.localSet() // no answer goes to an own address
@@ -310,7 +313,7 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 
 // services adds a rule that passes each service to its clients and, after all of these, a rule for each restricted service that drops it
 // for all others. So two services may share a port, for different sources.
-func (l *lowering) services(services []policy.Service) (errs policy.Errors) {
+func (l *lowering) services(services []policy.Service, said []policy.Essential) (errs policy.Errors) {
 	l.tracked(services)
 	for _, s := range services {
 		if err := l.guard(s); err != nil {
@@ -325,16 +328,61 @@ func (l *lowering) services(services []policy.Service) (errs policy.Errors) {
 				ir.UntrackedService{Name: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values})
 		}
 	}
+	l.closed(services, true)
+	l.replies(said)
+	l.closed(services, false)
+	return errs
+}
+
+// closed closes restricted services to all others: those of TCP before replies pass, as who loses access must lose open connections, too,
+// and no host asks from such a port; those with UDP after, as NTP and DNS servers ask from theirs.
+func (l *lowering) closed(services []policy.Service, tcp bool) {
 	for _, s := range services {
-		if s.From == nil {
+		udp := slices.ContainsFunc(s.Port, func(p policy.Port) bool { return p.Proto != packet.ProtoTCP })
+		if s.From == nil || udp == tcp {
 			continue
 		}
 		rule := ir.Rule{Name: s.Name + ":others", Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col, Verdict: ir.Drop}
 		l.match(&rule, policy.Match{Port: s.Port}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
-	return errs
 }
+
+// RepliesRule is the name of the rule that `replies: pass` stands for.
+const RepliesRule = "default:replies"
+
+// asksReply reports whether a rule is that of replies.
+func asksReply(r *ir.Rule) bool { return r.Kind == ir.RuleKindService && r.Name == RepliesRule }
+
+// replies adds the rule that passes what answers a packet that left. Where services are tracked, a rule of theirs does that already.
+//
+// Later fragments are decided before: the rule may be one of conntrack, which puts fragments together, and they must be limited before that.
+func (l *lowering) replies(said []policy.Essential) {
+	if !l.passReplies {
+		return
+	}
+	of := policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}}
+	rule := ir.Rule{Name: RepliesRule, Kind: ir.RuleKindService, Reply: !l.repliesTracked, Match: fieldMatches(of)}
+	if slices.ContainsFunc(said, func(e policy.Essential) bool { return e.Name == essentialFragments && e.Off }) {
+		l.program.Rules = append(l.program.Rules, ir.Rule{
+			Name: fragmentsOff, Kind: ir.RuleKindEssential, Verdict: ir.Drop, Match: fieldMatches(policy.Match{Fragment: []uint32{packet.FragmentLater}}),
+		})
+	} else {
+		if rule.Reply {
+			of.Fragment = []uint32{packet.FragmentLater}
+			later := rule
+			later.Name, later.Match = RepliesRule+":fragments", fieldMatches(of)
+			l.program.Rules = append(l.program.Rules, later)
+		}
+		l.essentials(said, nil, func(name string) bool { return name == essentialFragments })
+	}
+	if !slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Name == repliesOfTracked }) {
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+}
+
+// repliesOfTracked is the name of the rule that passes the packets of connections.
+const repliesOfTracked = "tracked:replies"
 
 // tracked adds the stateful rules before services with `track: true`. Packets of a connection pass, whichever side began it. Packets that
 // claim a connection of such a service without having one are dropped.
@@ -351,7 +399,7 @@ func (l *lowering) tracked(services []policy.Service) {
 		return
 	}
 	l.program.Rules = append(l.program.Rules,
-		ir.Rule{Name: "tracked:replies", Kind: ir.RuleKindService, Line: at.Line, Col: at.Col,
+		ir.Rule{Name: repliesOfTracked, Kind: ir.RuleKindService, Line: at.Line, Col: at.Col,
 			Match: fieldMatches(policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}})},
 		ir.Rule{Name: "tracked:invalid", Kind: ir.RuleKindService, Line: at.Line, Col: at.Col, Verdict: ir.Drop,
 			Match: fieldMatches(policy.Match{Port: ports, State: []uint32{packet.StateInvalid}})})

@@ -110,6 +110,9 @@ func (l *lowering) statesNotHad() {
 		case kept != "" && r.Connections != nil:
 			l.notes = append(l.notes, fmt.Sprintf("line %d: %q counts connections, and does not see %s: `untracked` keeps these from conntrack, which counts them",
 				r.Line, r.Name, kept))
+		case kept != "" && r.Reply:
+			l.notes = append(l.notes, fmt.Sprintf("replies of %s pass where XDP tells them only: `untracked` keeps these from conntrack, which nftables and iptables ask",
+				strings.TrimPrefix(kept, "packets of ")))
 		case kept != "":
 			l.notes = append(l.notes, fmt.Sprintf("line %d: %q asks for state %s and does not match %s: `untracked` gives these the state untracked",
 				r.Line, r.Name, strings.TrimPrefix(ir.Match{Field: packet.State, Values: states}.String(), "state="), kept))

@@ -53,15 +53,51 @@ func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 			return policy.Pass, s.Name, true
 		}
 	}
-	for _, s := range m.policy.Services {
-		if s.From != nil && m.port(s.Port, packet.DPort) {
-			return policy.Drop, s.Name + ":others", true
+	if name := m.closes(true); name != "" {
+		return policy.Drop, name, true
+	}
+	if m.policy.Replies {
+		if verdict, reason, ok := m.replies(); ok {
+			return verdict, reason, true
 		}
+	}
+	if name := m.closes(false); name != "" {
+		return policy.Drop, name, true
 	}
 	if name := m.essential(); name != "" && m.policy.Default == policy.Drop {
 		return policy.Pass, "essential:" + name, true
 	}
 	return 0, "", false
+}
+
+// closes names the service that a packet is not let to: of those of TCP alone, or of the others.
+func (m *meaning) closes(tcp bool) string {
+	for _, s := range m.policy.Services {
+		udp := slices.ContainsFunc(s.Port, func(p policy.Port) bool { return p.Proto != packet.ProtoTCP })
+		if s.From != nil && udp != tcp && m.port(s.Port, packet.DPort) {
+			return s.Name + ":others"
+		}
+	}
+	return ""
+}
+
+// replies asks what `replies: pass` does, in front of which stands what becomes of fragments.
+func (m *meaning) replies() (verdict policy.Verdict, reason string, ok bool) {
+	state := m.pkt.Value[packet.State]
+	reply := state == packet.StateEstablished || state == packet.StateRelated
+	if m.pkt.Value[packet.Fragment] == packet.FragmentLater {
+		off := slices.ContainsFunc(m.policy.Essential, func(e policy.Essential) bool { return e.Name == "fragments" && e.Off })
+		switch name := m.essential(); {
+		case off:
+			return policy.Drop, "essential:fragments:off", true
+		case reply:
+			return policy.Pass, "default:replies:fragments", true
+		default:
+			return policy.Pass, "essential:" + name, true
+		}
+	}
+	tracked := slices.ContainsFunc(m.policy.Services, func(s policy.Service) bool { return s.Track == policy.Track })
+	return policy.Pass, "default:replies", reply && !tracked
 }
 
 // exceeds reports whether a packet would begin a connection beyond a limit, if there is one.

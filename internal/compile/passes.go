@@ -67,7 +67,7 @@ func shadowNote(by, r *ir.Rule) string {
 	switch {
 	case r.Protect > 0:
 		return fmt.Sprintf("%q protects nothing: %q (line %d) takes all its packets before", r.Name, by.Name, by.Line)
-	case r.Kind == ir.RuleKindEssential || r.Unnamed && r.Verdict == by.Verdict:
+	case r.Kind == ir.RuleKindEssential || asksReply(r) || r.Unnamed && r.Verdict == by.Verdict:
 		return ""
 	case r.Verdict != by.Verdict:
 		return fmt.Sprintf("%q never decides: %q (line %d) takes all its packets before", r.Name, by.Name, by.Line)

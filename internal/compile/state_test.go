@@ -97,7 +97,9 @@ services:
 tcp 8.8.8.8:5 > 1.1.1.1:80 S          pass web
 tcp 8.8.8.8:5 > 1.1.1.1:443 . state=untracked  pass web
 tcp 8.8.8.8:5 > 1.1.1.1:80 . state=invalid  pass web
-tcp 8.8.8.8:5 > 1.1.1.1:81 . state=established  drop default
+tcp 8.8.8.8:5 > 1.1.1.1:81 . state=established  pass default:replies
+tcp 8.8.8.8:5 > 1.1.1.1:81 . state=related  pass default:replies
+tcp 8.8.8.8:5 > 1.1.1.1:81 . state=invalid  drop default
 `},
 }
 

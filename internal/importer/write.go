@@ -64,6 +64,9 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
 	fmt.Fprintf(&b, "default: %s\n", w.standard)
+	if w.standard == drop {
+		b.WriteString("replies: drop  # as imported; with pass, answers to this host need no rule\n")
+	}
 	b.WriteString("checks: off  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
 	if traffic != "" {
 		fmt.Fprintf(&b, "untracked: %s\n", traffic)

@@ -139,7 +139,7 @@ func (w *Writer) list(n int, one func() string) string {
 
 // head writes all that stands before the rules, ending with the line of their key.
 func (w *Writer) head(dynamic *[]string) string {
-	b := fmt.Sprintf("devices: [eth0]\ndefault: %s\nchecks: %s\nsets:\n", Choose(w, "pass", "drop"), w.checks())
+	b := fmt.Sprintf("devices: [eth0]\ndefault: %s\nreplies: %s\nchecks: %s\nsets:\n", Choose(w, "pass", "drop"), Choose(w, "pass", "drop"), w.checks())
 	for i := range w.IntN(8) {
 		name := fmt.Sprintf("s%d", i)
 		w.sets = append(w.sets, "$"+name)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
 // essentialPolicy drops all but what is essential and a web server.
@@ -173,7 +175,11 @@ func TestEssentialFloods(t *testing.T) {
 		s.listen("0.0.0.0:68", "[::]:546")
 		s.serve(80)
 		for _, target := range targets {
-			s.apply(target, essentialPolicy)
+			text := essentialPolicy
+			if target == plan.TargetIptables {
+				text += "replies: drop\n" // conntrack, which tells replies, hides fragments from iptables
+			}
+			s.apply(target, text)
 			for _, f := range floods {
 				frames := f.frames(s, r)
 				stop, answered, failed := make(chan struct{}), 0, 0
@@ -196,7 +202,8 @@ func TestEssentialFloods(t *testing.T) {
 				if came > most {
 					t.Errorf("%s: of %d packets through %s %d came to the stack, at most %d should", target, f.packets, f.rule, came, most)
 				}
-				if came < f.burst/2 {
+				unseen := target == plan.TargetNftables && f.rule == "fragments-ipv6" // conntrack puts these together, and counts none
+				if came < f.burst/2 && !unseen {
 					t.Errorf("%s: of %d packets through %s only %d came to the stack", target, f.packets, f.rule, came)
 				}
 				if failed > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,19 +18,26 @@ const large = 4000
 
 // closed are policies that drop all but a service of UDP, and answers of one to this host.
 var closed = []struct{ name, text string }{
+	{"replies", `
+default: drop
+services: [{name: dns, port: udp/53}]
+`},
 	{"ports", `
 default: drop
+replies: drop
 checks: strict
 rules: [{name: answers, sport: udp/7777, then: pass}]
 services: [{name: dns, port: udp/53}]
 `},
 	{"state", `
 default: drop
+replies: drop
 rules: [{name: answers, state: [established, related], then: pass}]
 services: [{name: dns, port: udp/53}]
 `},
 	{"at filter", `
 default: drop
+replies: drop
 placement: filter
 rules: [{name: answers, sport: udp/7777, then: pass}]
 services: [{name: dns, port: udp/53}]
@@ -135,6 +143,7 @@ func TestFragmentsDropped(t *testing.T) {
 				"default: drop\nessential: {fragments: off}\n" + mark,
 				"default: drop\nrules: [{name: no, fragment: later, then: drop}]\n" + mark,
 			} {
+				text = "replies: " + map[bool]string{true: "drop", false: "pass"}[target == "iptables"] + "\n" + text // conntrack hides fragments from iptables
 				s.apply(target, text)
 				before := s.stack()
 				s.send(200, s.frames("udp 10.0.0.9 > 10.0.0.2 frag=later", "udp fd00::9 > fd00::2 frag=later"))
@@ -145,7 +154,7 @@ func TestFragmentsDropped(t *testing.T) {
 					t.Errorf("%s: a datagram in fragments was answered under:\n%s", target, text)
 				}
 			}
-			s.apply(target, "default: drop\nchecks: strict\n"+mark)
+			s.apply(target, "default: drop\nreplies: drop\nchecks: strict\n"+mark)
 			before := s.stack()
 			s.send(200, s.frames("tcp 10.0.0.9 > 10.0.0.2 frag=8"))
 			if came := s.settled(before).fragments; came > 0 {
@@ -155,19 +164,25 @@ func TestFragmentsDropped(t *testing.T) {
 	})
 }
 
-// TestPing has the host ping and be pinged, with IPv4 and IPv6, where the policy says `echo: on` and where it does not.
+// TestPing has the host ping and be pinged, with IPv4 and IPv6, where the policy says `echo: on` and where it does not. It is answered itself
+// with `replies: pass`, too.
 func TestPing(t *testing.T) {
 	inScene(t, func(s *scene) {
+		id := uint16(0)
 		for _, target := range targets {
-			for _, echo := range []string{"", "essential: {echo: on}\n", "essential: {echo: {limit: 50/s}}\n", "essential: {echo: off}\n"} {
+			for _, echo := range []string{
+				"", "essential: {echo: on}\n", "essential: {echo: {limit: 50/s}}\n", "essential: {echo: off}\n", "replies: drop\n", "replies: drop\nessential: {echo: on}\n",
+			} {
 				s.apply(target, "default: drop\nchecks: strict\n"+echo)
-				open := echo != "" && echo != "essential: {echo: off}\n"
+				open := strings.Contains(echo, "echo: on") || strings.Contains(echo, "limit")
 				for to, from := range map[string]*lab.Host{
 					"10.1.0.2": s.client, "fd01::2": s.client, "10.1.0.1": s.server, "fd01::1": s.server,
 				} {
-					tries := map[bool]int{true: 20, false: 1}[open]
-					if got := s.ping(from, to, tries); got != open {
-						t.Errorf("%s: %q: %s answers a ping: %t, want %t", target, echo, to, got, open)
+					want := open || from == s.server && !strings.HasPrefix(echo, "replies: drop")
+					tries := map[bool]int{true: 20, false: 1}[want]
+					id++
+					if got := s.ping(from, to, id, tries); got != want {
+						t.Errorf("%s: %q: %s answers a ping: %t, want %t", target, echo, to, got, want)
 					}
 				}
 			}
@@ -176,7 +191,7 @@ func TestPing(t *testing.T) {
 }
 
 // ping reports whether an address answers one of some echo requests.
-func (s *scene) ping(from *lab.Host, to string, tries int) bool {
+func (s *scene) ping(from *lab.Host, to string, id uint16, tries int) bool {
 	s.Helper()
 	network, request, reply := "ip4:icmp", byte(8), byte(0)
 	if netip.MustParseAddr(to).Is6() {
@@ -191,7 +206,7 @@ func (s *scene) ping(from *lab.Host, to string, tries int) bool {
 		s.Fatal(err)
 	}
 	defer c.Close()
-	echo := []byte{request, 0, 0, 0, 1, 2, 0, 1}
+	echo := []byte{request, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}
 	binary.BigEndian.PutUint16(echo[2:], ^sum16(echo, 0)) // of ICMPv6 the kernel sets it
 	for range tries {
 		if _, err := c.Write(echo); err != nil {

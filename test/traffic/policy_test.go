@@ -11,7 +11,7 @@ import (
 // policy writes a random policy about what attempts vary.
 func (g *generator) policy() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "devices: [eth0]\ndefault: %s\nchecks: %s\n", pick(g, "pass", "drop"), g.checks())
+	fmt.Fprintf(&b, "devices: [eth0]\ndefault: %s\nreplies: drop\nchecks: %s\n", pick(g, "pass", "drop"), g.checks())
 	if g.oneIn(5) {
 		fmt.Fprintf(&b, "placement: %s\n", pick(g, plan.StageRaw, plan.StageFilter))
 	}

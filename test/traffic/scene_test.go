@@ -98,15 +98,20 @@ func (s *scene) build(l *lab.Lab) error {
 
 func (s *scene) apply(target plan.Target, text string) {
 	s.Helper()
+	s.applyWith(control.ApplyOptions{Target: target}, text)
+}
+
+func (s *scene) applyWith(o control.ApplyOptions, text string) {
+	s.Helper()
 	err := s.server.Do(func() error {
 		p, err := policy.Parse("policy.yaml", []byte("devices: [attacker, client]\n"+text))
 		if err == nil {
-			_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: target})
+			_, err = s.Apply(s.ctx, p, o)
 		}
 		return err
 	})
 	if err != nil {
-		s.Fatalf("%s: %v", target, err)
+		s.Fatalf("%s: %v", o.Target, err)
 	}
 }
 

@@ -113,6 +113,8 @@ const (
 	floodwallMapPlaces           = "places"
 	floodwallMapProtectionStates = "protection_states"
 	floodwallMapProtections      = "protections"
+	floodwallMapReplyCounts      = "reply_counts"
+	floodwallMapReplyFlows       = "reply_flows"
 	floodwallMapReporters        = "reporters"
 	floodwallMapSamplers         = "samplers"
 	floodwallMapSamples          = "samples"
@@ -171,6 +173,7 @@ const (
 	floodwallVarNameDepths       = "name_depths"
 	floodwallVarNameKey          = "name_key"
 	floodwallVarNameRootSets     = "name_root_sets"
+	floodwallVarNotesReplies     = "notes_replies"
 	floodwallVarNumLeads         = "num_leads"
 	floodwallVarObservedChecks   = "observed_checks"
 	floodwallVarProtectHost      = "protect_host"
@@ -179,8 +182,11 @@ const (
 	floodwallVarProtects         = "protects"
 	floodwallVarQuestionKey      = "question_key"
 	floodwallVarReadsMss         = "reads_mss"
+	floodwallVarReplyFilter      = "reply_filter"
+	floodwallVarReplyShift       = "reply_shift"
 	floodwallVarReporting        = "reporting"
 	floodwallVarSampling         = "sampling"
+	floodwallVarServicePorts     = "service_ports"
 	floodwallVarShortPatterns    = "short_patterns"
 	floodwallVarSpecials         = "specials"
 	floodwallVarSynKeys          = "syn_keys"
@@ -268,6 +274,8 @@ type floodwallMapSpecs struct {
 	Places           *ebpf.MapSpec `ebpf:"places"`
 	ProtectionStates *ebpf.MapSpec `ebpf:"protection_states"`
 	Protections      *ebpf.MapSpec `ebpf:"protections"`
+	ReplyCounts      *ebpf.MapSpec `ebpf:"reply_counts"`
+	ReplyFlows       *ebpf.MapSpec `ebpf:"reply_flows"`
 	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
@@ -329,6 +337,7 @@ type floodwallVariableSpecs struct {
 	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
 	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
+	NotesReplies    *ebpf.VariableSpec `ebpf:"notes_replies"`
 	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	ProtectHost     *ebpf.VariableSpec `ebpf:"protect_host"`
@@ -337,8 +346,11 @@ type floodwallVariableSpecs struct {
 	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
+	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
+	ReplyShift      *ebpf.VariableSpec `ebpf:"reply_shift"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
+	ServicePorts    *ebpf.VariableSpec `ebpf:"service_ports"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
 	SynKeys         *ebpf.VariableSpec `ebpf:"syn_keys"`
@@ -395,6 +407,8 @@ type floodwallMaps struct {
 	Places           *ebpf.Map `ebpf:"places"`
 	ProtectionStates *ebpf.Map `ebpf:"protection_states"`
 	Protections      *ebpf.Map `ebpf:"protections"`
+	ReplyCounts      *ebpf.Map `ebpf:"reply_counts"`
+	ReplyFlows       *ebpf.Map `ebpf:"reply_flows"`
 	Reporters        *ebpf.Map `ebpf:"reporters"`
 	Samplers         *ebpf.Map `ebpf:"samplers"`
 	Samples          *ebpf.Map `ebpf:"samples"`
@@ -431,6 +445,8 @@ func (m *floodwallMaps) Close() error {
 		m.Places,
 		m.ProtectionStates,
 		m.Protections,
+		m.ReplyCounts,
+		m.ReplyFlows,
 		m.Reporters,
 		m.Samplers,
 		m.Samples,
@@ -493,6 +509,7 @@ type floodwallVariables struct {
 	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
 	NameKey         *ebpf.Variable `ebpf:"name_key"`
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
+	NotesReplies    *ebpf.Variable `ebpf:"notes_replies"`
 	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	ProtectHost     *ebpf.Variable `ebpf:"protect_host"`
@@ -501,8 +518,11 @@ type floodwallVariables struct {
 	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
+	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`
+	ReplyShift      *ebpf.Variable `ebpf:"reply_shift"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
+	ServicePorts    *ebpf.Variable `ebpf:"service_ports"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`
 	SynKeys         *ebpf.Variable `ebpf:"syn_keys"`

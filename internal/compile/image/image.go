@@ -67,6 +67,8 @@ const (
 	FlowFilter  = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
 	CookiesSent = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
 	HostEnds    = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
+	ReplyFilter = ".data.replies"  // keys, and eight bits for each bucket of ReplyFlows, set when they were used
+	Services    = ".data.services" // ports of services, a bit each
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
@@ -101,6 +103,9 @@ const (
 	Askers           = "askers"            // when each CPU may ask the kernel about a connection next
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
+
+	ReplyFlows  = "reply_flows"  // what has left and may be answered, struct reply_bucket of bpf/replyflow.h
+	ReplyCounts = "reply_counts" // how many were displaced
 
 	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
 	Reflectors = "reflectors" // the entry: which ports may be 0 or of a known amplifier, a byte for each hash

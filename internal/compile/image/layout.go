@@ -79,6 +79,7 @@ const (
 	FindOpenFlow4  = "find_open_flow4"  // whether a TCP connection, by two IPv4 addresses in one word and its ports, has one of some states
 	FindOpenFlow6  = "find_open_flow6"  // the same by the hash of two IPv6 addresses
 	Addresses6     = "hash_addresses6"  // which this is, of their four halves
+	IsReply        = "is_reply"         // whether a packet is a reply: addresses, ports, protocol, flags of TCP
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action

@@ -88,6 +88,8 @@ func TestStructLayouts(t *testing.T) {
 		{"flow_bucket", image.FlowBucketSize, map[string]int{"word": 0}},
 		{"syn_keys", image.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": image.SynKeysHash}},
 		{"host_ends", image.HostEndsSize, map[string]int{"shown": 0, "marks": 32, "word": 32 + 4096}},
+		{"reply_bucket", image.ReplyBucketSize, map[string]int{"word": 0}},
+		{"reply_counts", 16, map[string]int{"displaced": 0, "refused": 8}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
@@ -180,7 +182,12 @@ func TestEnums(t *testing.T) {
 			"OFFER_SACK": int(ir.SACK), "OFFER_TIMESTAMPS": int(ir.Timestamps), "OFFER_ECN": int(ir.ECN),
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
-		"flow.h":       {"FLOW_SLOTS": image.FlowSlots},
+		"flow.h": {"FLOW_SLOTS": image.FlowSlots},
+		"replyflow.h": {"REPLY_SLOTS": image.ReplySlots, "REPLY_PLACES": image.ReplyPlaces, "REPLY_STATES": len(image.ReplyLife),
+			"REPLY_UDP": image.ReplyUDP, "REPLY_TCP": image.ReplyTCP,
+			"LIFE_REPLY_TCP_SYN": int(image.ReplyLife[1]), "LIFE_REPLY_TCP_OPEN": int(image.ReplyLife[3]),
+			"LIFE_REPLY_TCP_CLOSED": int(image.ReplyLife[6]), "LIFE_REPLY_UDP_NEW": int(image.ReplyLife[8]),
+			"LIFE_REPLY_UDP_OPEN": int(image.ReplyLife[9]), "LIFE_REPLY_ECHO": int(image.ReplyLife[10]), "LIFE_REPLY_BARE_NEW": int(image.ReplyLife[11])},
 		"protect.h":    {"ACTIVE_TIME": image.ActiveTime, "ACTIVE_RENEW": image.ActiveRenew, "DSCP_SERVER": plan.ServerDSCP},
 		"connlookup.h": {"ASK_STRANGER": image.AskStranger, "ASK_INTERVAL": image.AskInterval, "ASK_BURST": image.AskBurst},
 		"clock.h":      {"TICK_BITS": image.TickBits},

@@ -25,6 +25,11 @@ var optional = map[string]string{
 	"dns_cookie":      "verify_cookies",
 	"client_verified": "dns_verify",
 	"name_sets":       "name_buckets",
+	"packet_is_reply": "notes_replies",
+	"is_reply":        "notes_replies",
+	"note_other":      "notes_replies",
+	"expect_reply":    "notes_replies",
+	"guard_leaving":   "guarded",
 
 	"protect":               "protects",
 	"cookie_make":           "protect_host",

@@ -203,7 +203,7 @@ func TestNftCompanion(t *testing.T) {
 		{"checks: strict\nrules: [{port: tcp/80, then: drop}]", "", ""},
 		{"checks: strict\ndefault: drop\nservices: [{name: web, port: tcp/80}]", "", ""},
 		{"rules: [{name: old, state: invalid, then: drop}]", "input forward", "rule-old default"},
-		{"default: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
+		{"default: drop\nreplies: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
 			"input forward", "rule-old " + essential + " default"},
 		{"rules: [{name: no, port: tcp/80, then: reject}]", "ingress", "rule-no default"},
 		{"services: [{name: web, port: tcp/80, track: false}]", "untracked untracked-output", ""},

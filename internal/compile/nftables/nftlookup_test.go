@@ -93,7 +93,7 @@ func overlapping(w *subject.Writer, rules int) string {
 		func() string { return "proto: " + w.Proto() },
 	}
 	usual := 1 + w.IntN(7) // bits, of the first three
-	b := "default: " + subject.Choose(w, "pass", "drop") + "\nchecks: off\nrules:\n"
+	b := "default: " + subject.Choose(w, "pass", "drop") + "\nreplies: drop\nchecks: off\nrules:\n"
 	for i := range rules {
 		b += fmt.Sprintf("  - {name: r%d, ", i)
 		n := 0

@@ -14,7 +14,10 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 		return "over: connections", why
 	}
 	for _, m := range r.Match {
-		if m.Field == packet.Fragment && r.Kind == ir.RuleKindEssential && s == StageFilter {
+		if m.Field == packet.State && r.Reply && s == StageXDP {
+			continue
+		}
+		if m.Field == packet.Fragment && (r.Kind == ir.RuleKindEssential || r.Reply) && s == StageFilter {
 			continue // where conntrack has put fragments together, none needs the rule
 		}
 		if why := pl.unfitField(m, s); why != "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Plan says at which stage each rule of a program runs.
@@ -80,9 +81,21 @@ func (pl *Plan) assignAll(errs *StageErrors) {
 			continue
 		}
 		pl.Rules[i] = place
-		late.add(i, place.Stage, pl.First())
+		if !pl.vacuous(&p.Rules[i]) {
+			late.add(i, place.Stage, pl.First())
+		}
 	}
 	pl.assignDefault(late)
+}
+
+// vacuous reports whether a rule matches nothing at the stage where it must run: conntrack, which tells replies, has put their fragments together.
+func (pl *Plan) vacuous(r *ir.Rule) bool {
+	return pl.Target != TargetXDP && r.Reply && onlyLater(r)
+}
+
+// onlyLater reports whether a rule is about later fragments alone.
+func onlyLater(r *ir.Rule) bool {
+	return match.Values(r, packet.Fragment)[0].First == packet.FragmentLater
 }
 
 // holdBack finds the rules that a stage cannot run, as they come behind a rule that has passed packets and cannot be asked there, and
@@ -299,6 +312,9 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
+	if s == StageFilter && onlyLater(r) {
+		return false, false // conntrack has put together what it has passed, and the whole is decided
+	}
 	if pl.ProxiedAt(i, s) {
 		return true, true
 	}
@@ -348,11 +364,21 @@ func (pl *Plan) repeatable() (errs StageErrors) {
 			if key, why := pl.unfitAgain(r, s); must && key != "" {
 				errs.add(pl.refuse(r, key, fmt.Sprintf(
 					"rules at %s come behind it, which must leave alone what it passes, and there %s", s, why),
-					"move the rules that run at "+string(s)+", for what they ask or as they reject, before it; or do without them"))
+					pl.behindRemedy(s)))
 			}
 		}
 	}
 	return errs
+}
+
+// behindRemedy is the remedy where rules at a stage come behind one that must not be asked there.
+func (pl *Plan) behindRemedy(s Stage) string {
+	rest := pl.deciding(s)
+	rest = slices.DeleteFunc(rest, func(i int) bool { return pl.Program.Rules[i].Reply })
+	if len(rest) == 0 && pl.Default.Stage == s {
+		return "add `replies: drop`, and rules for the answers that are to come back; conntrack tells replies at " + string(s)
+	}
+	return "move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"
 }
 
 // Only is the program of the first stage alone: its rules, and a default that lets later stages decide where they do.

@@ -24,6 +24,9 @@ const (
 	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier follows
 	maxLayers     = 8    // enum in bpf/condition.h
 	maxSources    = 4    // likewise
+
+	conditionObserve = 1
+	conditionReply   = 2
 )
 
 func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
@@ -57,10 +60,10 @@ func (c *conditions) of(rule int) (number int, ok bool) {
 }
 
 // usual is the number of conditions that packets are likely to reach. Conditions of essential rules do not count: few
-// packets reach them.
+// packets reach them. Nor does that of replies, which is the last.
 func (c *conditions) usual() (n int) {
 	for rule := range c.numbers {
-		if c.program.Rules[rule].Kind != ir.RuleKindEssential {
+		if r := &c.program.Rules[rule]; r.Kind != ir.RuleKindEssential && !r.Reply {
 			n++
 		}
 	}
@@ -122,7 +125,10 @@ func (c *conditions) write(to []byte, rule int) {
 		to.Mask.Hi, to.Mask.Lo = halves(mask)
 	}
 	if r.Observe {
-		s.Flags, s.Slot = 1, c.slots[rule]
+		s.Flags, s.Slot = conditionObserve, c.slots[rule]
+	}
+	if r.Reply {
+		s.Flags |= conditionReply
 	}
 	image.Put(to, s)
 }

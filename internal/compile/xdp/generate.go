@@ -69,7 +69,7 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	if p.Default > ir.Drop {
 		return nil, fmt.Errorf("default %s: XDP can only pass or drop by default", p.Default)
 	}
-	p = sourcesLast(p)
+	p = repliesLast(sourcesLast(p))
 	if o.Slots == nil {
 		o.Slots = numbered(image.SlotRules, len(p.Rules))
 	}
@@ -104,10 +104,10 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Decide, out.Egress, out.Ingress = code, egress, ingress
+	out.Decide, out.Egress, out.Ingress = code, egress || asksReplies(p), ingress
 	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
 	first := entryPart(p, a, conditions.limits, decisions, o, out)
-	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, first, general(p, o))...)
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, repliesPart(p), first, general(p, o))...)
 	return out, nil
 }
 

@@ -44,8 +44,8 @@ var public = []string{
 	"dns_verify", "dynamic_dst_sets", "dynamic_src_sets", "enabled_checks", "entry_calls", "filter4_hosts", "filter4_mask",
 	"filter4_shift", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
-	"name_root_sets", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects", "reads_mss",
-	"reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share", "verify_cookies", "window_length",
+	"name_root_sets", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects", "reads_mss",
+	"reply_shift", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share", "verify_cookies", "window_length",
 }
 
 // constantText writes a constant's value, sets of bits in hexadecimal.
@@ -108,8 +108,12 @@ var mapUses = map[string]string{
 	image.FlowFilter:       "protections: a bit for each bucket of that hash, set when it was ever used",
 	image.CookiesSent:      "protections: by that hash, when a cookie was last sent",
 	image.SynKeys:          "protections: the keys of cookies and of that hash",
-	image.HostEnds:         "answers: Ethernet addresses of this host, and broadcast addresses",
-	image.HostPorts:        "protections: that of each port of this host",
+	image.ReplyFlows:       "replies: a hash of flows of which a packet has left",
+	image.ReplyFilter:      "replies: keys, and a bit for each place of that hash, set when a flow may be there",
+	image.Services:         "replies: a bit for each port at which a rule decides before",
+
+	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",
+	image.HostPorts: "protections: that of each port of this host",
 }
 
 // code writes the generated instructions. Loads from the packet name the field, results the verdict.

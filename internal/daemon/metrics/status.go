@@ -27,6 +27,9 @@ var (
 	cookies     = NewCounter("floodwall_syn_cookies_total",
 		"Packets of a protected service by what its SYN protection did with them.", "service", "event")
 	active     = NewGauge("floodwall_protection_active", "1 while SYNs to a service are answered with cookies.", "service")
+	flows      = NewGauge("floodwall_reply_flows", "Flows that began inside, whose replies pass.")
+	flowSpace  = NewGauge("floodwall_reply_flows_capacity", "Flows that the table has space for.")
+	displaced  = NewCounter("floodwall_reply_flows_displaced_total", "Flows that were forgotten, or not noted, for lack of space.")
 	generation = NewGauge("floodwall_policy_generation", "Number of the policy that runs, 0 when none does.")
 	inForce    = NewGauge("floodwall_policy_in_force", "1 while the kernel has the whole policy, 0 while a part is missing or nothing runs.")
 )
@@ -35,7 +38,7 @@ var (
 func Running(status func(context.Context) (*control.Status, error)) Part {
 	return Part{
 		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, space, evictions, cookies,
-			active, generation, inForce},
+			active, flows, flowSpace, displaced, generation, inForce},
 		Read: func(ctx context.Context, add Add) error {
 			s, err := status(ctx)
 			if errors.Is(err, datapath.ErrNotLoaded) {
@@ -48,6 +51,11 @@ func Running(status func(context.Context) (*control.Status, error)) Part {
 			}
 			addRules(s, add)
 			addTables(s, add)
+			if r := s.ReplyFlows; r != nil {
+				add(flows, float64(r.Flows))
+				add(flowSpace, float64(r.Capacity))
+				add(displaced, float64(r.Displaced+r.Refused))
+			}
 			add(generation, float64(s.Generation))
 			add(inForce, truth(len(s.Open) == 0))
 			return nil

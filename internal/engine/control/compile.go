@@ -196,12 +196,16 @@ func withHostFacts(p *policy.Policy, host *facts.Facts) (*policy.Policy, []strin
 			s.Track = policy.TrackNot
 		}
 	}
+	if err := host.Kernel.Egress; err != nil {
+		out.RepliesTracked = true
+		notes = append(notes, fmt.Sprintf("conntrack tells which packets are replies, at filter: %v", err))
+	}
 	return &out, notes
 }
 
 // NotesFor returns Notes, and the notes for a target.
 func (c *Compiled) NotesFor(t plan.Target) []string {
-	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.FragmentNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target. Its program is that of the policy as the target has it.

@@ -3,11 +3,17 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
@@ -40,6 +46,21 @@ func know(open func() (*datapath.Table, error), m *manifest.Manifest) error {
 func (t *transaction) rejoinNext(context.Context) error {
 	if t.toProgram() {
 		t.late = append(t.late, know(t.next.Program.Flows, t.next.Manifest))
+		t.cut(knowReplies(t.next.Program.ReplyFlows))
+	}
+	if t.next == nil {
+		return nil
+	}
+	m := t.next.Manifest
+	asks := func(r manifest.Rule) bool {
+		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Stage == plan.StageFilter)
+	}
+	if slices.ContainsFunc(m.Rules, asks) {
+		serves, err := datapath.Listening()
+		if err == nil {
+			err = datapath.TrackConnected(func(f datapath.ReplyFlow) bool { return f.Proto == packet.ProtoTCP && serves[f.Own.Port()] })
+		}
+		t.cut(err)
 	}
 	return nil
 }
@@ -84,14 +105,101 @@ func windDown(ctx context.Context, g *generation.Generation, next *manifest.Mani
 }
 
 // RotateKeys draws a new key for the cookies of the policy that runs, and reports whether it did. Cookies that were sent remain valid. It
-// is no error if nothing is loaded.
+// also removes reply flows that are over, whose times come round. It is no error if nothing is loaded.
 func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 	err = in.change(ctx, func(t *transaction) (err error) {
 		rotated, err = t.state.RotateKeys()
+		for _, g := range t.live.All() {
+			err = errors.Join(err, sweepReplies(g))
+		}
 		return err
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return false, nil
 	}
 	return rotated, err
+}
+
+// keepReplies notes the flows that are open: the first apply cuts none of them. Later programs go on with the table, and miss what began
+// while another policy ran.
+func (t *transaction) keepReplies(context.Context) error { return knowReplies(t.program.ReplyFlows) }
+
+// trackReplies has conntrack know the flows that are open, where it tells replies. An error does not take back the change.
+func (t *transaction) trackReplies(context.Context) error {
+	if t.compiled == nil {
+		return nil // rules as they ran before
+	}
+	p := t.stages.Program
+	asks := slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule })
+	if !asks || t.target == plan.TargetXDP && t.stages.Default.Stage != plan.StageFilter {
+		return nil
+	}
+	var open []ir.Range
+	p.Decided(func(v ir.Range) { open = append(open, v) })
+	t.cut(datapath.TrackConnected(func(f datapath.ReplyFlow) bool {
+		port := uint32(f.Own.Port())
+		if f.Proto == packet.ProtoUDP {
+			port |= packet.PortUDP
+		}
+		return slices.ContainsFunc(open, func(v ir.Range) bool { return v.First <= port && port <= v.Last })
+	}))
+	return nil
+}
+
+// joinReplies notes those that began since, up to the moment from which the program itself notes them. An error does not take back
+// the switch.
+func (t *transaction) joinReplies(context.Context) error {
+	if t.program != nil {
+		t.cut(knowReplies(t.program.ReplyFlows))
+	}
+	return nil
+}
+
+// sweepReplies removes what is over from the table of a generation.
+func sweepReplies(g *generation.Generation) error {
+	if g.Program == nil {
+		return nil
+	}
+	table, err := g.Program.ReplyFlows()
+	if table == nil || err != nil {
+		return err
+	}
+	table.Sweep()
+	table.Close()
+	return nil
+}
+
+// cut notes for the operator that open flows may be cut.
+func (t *transaction) cut(err error) {
+	if err != nil {
+		t.notes = append(t.notes, fmt.Sprintf("flows that were open before may be cut, as not all could be noted: %v", err))
+	}
+}
+
+// knowReplies adds the flows of the kernel to a table of reply flows, if there is one.
+func knowReplies(open func() (*datapath.ReplyFlows, error)) error {
+	table, err := open()
+	if table == nil || err != nil {
+		return err
+	}
+	defer table.Close()
+	table.Sweep()
+	list, err := datapath.OpenFlows()
+	table.Add(list)
+	return err
+}
+
+// replyFlows reports the table of reply flows.
+func (s *Status) replyFlows(g *generation.Generation) error {
+	if g.Program == nil {
+		return nil
+	}
+	table, err := g.Program.ReplyFlows()
+	if table == nil || err != nil {
+		return err
+	}
+	counts, err := g.Program.ReplyCounts()
+	used, fit := table.Len()
+	s.ReplyFlows = &ReplyFlowStatus{used, fit, counts.Displaced, counts.Refused}
+	return err
 }

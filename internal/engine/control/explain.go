@@ -6,11 +6,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/replica"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -57,6 +59,7 @@ type Passed struct {
 	Verdict string `json:"verdict"`           // that it has
 	Above   bool   `json:"above,omitempty"`   // its limit it holds, and not below
 	Observe bool   `json:"observe,omitempty"` // it counts what matches, and does nothing
+	Reply   bool   `json:"reply,omitempty"`   // it takes packets of flows that began inside
 	Line    int    `json:"line,omitempty"`
 
 	Connections uint32 `json:"connections,omitempty"` // the limit that it holds above is this number of connections
@@ -83,6 +86,9 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 		}
 	case ir.ReasonDefault:
 		e.Stage = plan.Default.Stage
+		if c.Policy.Replies && p.Value[packet.State] == packet.StateNew {
+			e.Passed = append(e.Passed, Passed{Name: compile.RepliesRule, Verdict: ir.Pass.String(), Reply: true})
+		}
 	}
 	return e, nil
 }
@@ -105,7 +111,7 @@ func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) boo
 
 // none is a world without connections. It records the rule that counts them.
 func (e *Explanation) none(r *ir.Rule, _ *packet.Packet) int {
-	e.Passed = append(e.Passed, Passed{r.Name, r.Verdict.String(), true, r.Observe, r.Line, r.Connections.Most})
+	e.Passed = append(e.Passed, Passed{Name: r.Name, Verdict: r.Verdict.String(), Above: true, Observe: r.Observe, Line: r.Line, Connections: r.Connections.Most})
 	return 0
 }
 
@@ -170,12 +176,38 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 		if err := e.protectedBy(g); err != nil {
 			return Explanation{}, err
 		}
+		if err := e.repliesTold(g, spec); err != nil {
+			return Explanation{}, err
+		}
 		if answer.Slot != image.SlotDefault || m.At.Stage == plan.StageXDP {
 			e.Path = path(answer)
 			return e, nil
 		}
 	}
 	return probeNetfilter(ctx, g, spec, e)
+}
+
+// repliesTold says that the program took the packet for a reply. A question that says so itself is refused where the program knows of no flow.
+func (e *Explanation) repliesTold(g *generation.Generation, spec packet.Spec) error {
+	state := spec.Packet().Value[packet.State]
+	asked := state == packet.StateEstablished || state == packet.StateRelated
+	reply := e.Reason == compile.RepliesRule
+	if reply == asked || !reply && e.Reason != "default" {
+		return nil
+	}
+	if reply {
+		e.Packet += " state=" + replica.StateName(packet.StateEstablished)
+		return nil
+	}
+	table, err := g.Program.ReplyFlows()
+	if table == nil || err != nil {
+		return err
+	}
+	table.Close()
+	return &ProbeError{
+		fmt.Sprintf("%s: the loaded program knows itself which packets are replies, and none of this flow has left", spec),
+		"leave the state out, send a packet of the flow first, or ask `floodwall explain` with the policy file, which takes any state",
+	}
 }
 
 // protectedBy adds the state of the protection of the rule that decides, if it has one.

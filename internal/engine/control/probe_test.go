@@ -170,6 +170,9 @@ func TestAsk(t *testing.T) {
 			if inXDP := got.Path != ""; inXDP != (got.Stage == plan.StageXDP) {
 				h.Errorf("%s: decided at %s, path %q", test.packet, got.Stage, got.Path)
 			}
+			if len(want.Passed) == 1 && want.Passed[0].Reply {
+				want.Passed = nil // what runs knows whether it is one
+			}
 			got.Path = ""            // Explain of a policy does not know it
 			got.Packet = want.Packet // what conntrack said is for TestAskState
 			if diff := cmp.Diff(want, got); diff != "" {

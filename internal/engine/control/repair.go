@@ -138,7 +138,7 @@ func (t *transaction) repairDevices(context.Context) error {
 		}
 		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
 	}
-	return err
+	return errors.Join(err, knowReplies(g.Program.ReplyFlows))
 }
 
 // repairRulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.

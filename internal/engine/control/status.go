@@ -37,6 +37,8 @@ type Status struct {
 	Limits     []LimitStatus   `json:"limits,omitempty"`
 	Verified   *VerifiedStatus `json:"verified,omitempty"` // where a guard verifies clients
 
+	ReplyFlows *ReplyFlowStatus `json:"reply_flows,omitempty"` // where replies pass, and XDP tells them
+
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
 	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
@@ -93,6 +95,14 @@ type SetStatus struct {
 type VerifiedStatus struct {
 	Clients  int `json:"clients"`
 	Capacity int `json:"capacity"`
+}
+
+// ReplyFlowStatus is what is known of flows that began inside, whose replies pass.
+type ReplyFlowStatus struct {
+	Flows     int    `json:"flows"`
+	Capacity  int    `json:"capacity"`
+	Displaced uint64 `json:"displaced"` // by others, since the program was loaded
+	Refused   uint64 `json:"refused"`   // that were not noted, as no other could give way
 }
 
 // Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
@@ -162,6 +172,9 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 		return nil, err
 	}
 	if err := s.verified(g); err != nil {
+		return nil, err
+	}
+	if err := s.replyFlows(g); err != nil {
 		return nil, err
 	}
 	return s, s.sets(ctx, l, g)

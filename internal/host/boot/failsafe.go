@@ -38,7 +38,7 @@ const (
 // portSSH is where an operator comes in who has no session now.
 const portSSH = 22
 
-// answersRule lets answers in. It takes conntrack, and so nftables or iptables: without those, who comes in is still let in.
+// answersRule lets answers in, in place of `replies: pass`. It takes conntrack, and so nftables or iptables: without those, who comes in is still let in.
 const answersRule = "  - {name: answers, state: [established, related], then: pass}\n"
 
 // NewFailsafe makes the fail-safe of a policy for devices. ways are the sessions that it must not cut. If it lets nobody in,
@@ -74,7 +74,7 @@ func closedText(devices, rules []string) string {
 	for i, d := range devices {
 		quoted[i] = strconv.Quote(d)
 	}
-	return "# boot: closed\ndevices: [" + strings.Join(quoted, ", ") + "]\ndefault: drop\nrules:\n" + answersRule + strings.Join(rules, "")
+	return "# boot: closed\ndevices: [" + strings.Join(quoted, ", ") + "]\ndefault: drop\nreplies: drop\nrules:\n" + answersRule + strings.Join(rules, "")
 }
 
 func sealed(text string) string {

@@ -44,6 +44,7 @@ type Device struct {
 type Kernel struct {
 	Reqsk           error // give the kernel a connection that a cookie has proved; asked where a service is on this host
 	RawCookies      error // make the kernel's own cookies; asked where a service is behind this host
+	Egress          error // see what leaves; asked where replies pass
 	ConntrackLookup error // likewise: look up connections of conntrack
 }
 
@@ -52,6 +53,9 @@ func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts
 	f = &Facts{}
 	if p.Default == policy.Drop {
 		f.DHCPServers, _ = System.DHCPServers() // those that cannot be listed share the limit of all others
+	}
+	if p.Replies {
+		f.Kernel.Egress = features.Egress()
 	}
 	if f.Translations, err = netfilter.Translations(ctx); err != nil {
 		return nil, err

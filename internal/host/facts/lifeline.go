@@ -140,18 +140,6 @@ func resolvers(file string) (list []netip.Prefix) {
 	return list
 }
 
-// NameServers are the resolvers that the host asks, in the order of its files, without itself.
-func (f Files) NameServers() (list []netip.Addr) {
-	for _, file := range f.Resolvers {
-		for _, p := range resolvers(file) {
-			if a := p.Addr(); !a.IsLoopback() && !slices.Contains(list, a) {
-				list = append(list, a)
-			}
-		}
-	}
-	return list
-}
-
 // Fleet are the hubs and the other nodes of the fleets of this host.
 func (f Files) Fleet() (list []netip.Addr) {
 	files, _ := filepath.Glob(f.Fleets) // the pattern is not malformed

@@ -17,13 +17,12 @@ import (
 
 // Host is what a first policy is made of.
 type Host struct {
-	Devices   []string
-	Services  []Service
-	LeftOut   []Service // they serve, and no other host needs them
-	Unsure    []Service // of UDP, by which a program that serves at another port is likely a client of others
-	Resolvers []netip.Addr
-	Clients   [2]int // the first and the last port of connections that the host opens
-	Operator  netip.Addr
+	Devices  []string
+	Services []Service
+	LeftOut  []Service // they serve, and no other host needs them
+	Unsure   []Service // of UDP, by which a program that serves at another port is likely a client of others
+	Clients  [2]int    // the first and the last port of connections that the host opens
+	Operator netip.Addr
 }
 
 // Service is a port that is served, and by which program: "" when that is not known.
@@ -37,7 +36,7 @@ var ErrNoDevice = errors.New("this host has no default route: which device packe
 
 // ReadHost asks the host. With no devices it takes those of the default routes.
 func ReadHost(devices []string) (h *Host, err error) {
-	h = &Host{Devices: devices, Clients: clientPorts(), Resolvers: facts.System.NameServers()}
+	h = &Host{Devices: devices, Clients: clientPorts()}
 	if len(devices) == 0 {
 		if h.Devices, err = uplinks(); err != nil {
 			return nil, err

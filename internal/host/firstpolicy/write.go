@@ -1,7 +1,6 @@
 package firstpolicy
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Policy writes the policy: what serves is served, answers to what the host asks pass, and the rest is dropped. file is its name, for
-// the commands in its comments.
+// Policy writes the policy: what serves is served, and the rest is dropped, but for replies. file is its name, for the commands in its
+// comments.
 func (h *Host) Policy(file string) string {
 	var b strings.Builder
 	p := func(format string, words ...any) { fmt.Fprintf(&b, format+"\n", words...) }
@@ -25,7 +24,8 @@ func (h *Host) Policy(file string) string {
 	p("# Packets from outside arrive here.")
 	p("devices: [%s]", strings.Join(quoted(h.Devices), ", "))
 	p("")
-	p("# All other packets are dropped. Only neighbor discovery, ICMP errors and DHCP still pass, up to a limit.")
+	p("# All other packets are dropped. Only neighbor discovery, ICMP errors and DHCP still pass, up to a limit, and")
+	p("# replies to what this host asks, by themselves.")
 	p("default: drop")
 	p("")
 	p("# Packets that no correct host sends are dropped first: off, standard or strict.")
@@ -34,61 +34,11 @@ func (h *Host) Policy(file string) string {
 	p("sets:")
 	p("  # Filled by `floodwall block ADDRESS --for 1h`. Entries end by themselves.")
 	p("  bans: {dynamic: true, max: 100000, timeout: 1h}")
-	if len(h.Resolvers) > 0 {
-		p("  # Name servers of this host (resolv.conf).")
-		p("  resolvers: [%s]", joined(h.Resolvers))
-	}
 	p("")
 	p("rules: # the first rule that matches decides")
 	p("  - {name: banned, from: $bans, then: drop}")
-	h.answers(p)
 	h.services(p)
 	return b.String()
-}
-
-// answers writes the rules for answers to what the host asks. They keep no state, so they run in XDP.
-func (h *Host) answers(p func(string, ...any)) {
-	clients := fmt.Sprintf("%d-%d", h.Clients[0], h.Clients[1])
-	if len(h.Resolvers) > 0 {
-		p("  # Answers to DNS queries of this host. Ports below 1024 are never those of a query.")
-		p("  - {name: dns-answers, from: $resolvers, proto: [tcp, udp], sport: 53, port: 1024-65535, then: pass}")
-	}
-	p("  # Answers of web servers that this host asks, for updates say. None of these packets opens a connection.")
-	p("  - {name: fetch-answers, proto: tcp, flags: ack, sport: [80, 443], port: %s, then: pass}", clients)
-	p("  # Answers of time servers. More than this is a flood.")
-	p("  - {name: time-excess, proto: udp, sport: 123, over: {rate: 100/s}, then: drop}")
-	p("  - {name: time-answers, proto: udp, sport: 123, port: [123, %s], then: pass}", clients)
-	if ports := h.answerPorts(); ports != "" {
-		p("  # Answers of all other protocols that this host asks. It needs connection tracking, and a dropped packet then costs more.")
-		p("  # It names the ports of clients, without those of services here: in front of `syn: protect` no rule may ask for the state.")
-		p("  # - {name: answers, port: %s, state: [established, related], then: pass}", ports)
-	}
-}
-
-// answerPorts are the ports of clients, as a policy writes them, without those of services of TCP, which are protected. It is "" when
-// none are left.
-func (h *Host) answerPorts() string {
-	var ranges []string
-	from := h.Clients[0]
-	until := func(last int) {
-		switch {
-		case from == last:
-			ranges = append(ranges, fmt.Sprint(from))
-		case from < last:
-			ranges = append(ranges, fmt.Sprintf("%d-%d", from, last))
-		}
-	}
-	for _, s := range slices.SortedFunc(slices.Values(h.Services), func(a, b Service) int { return cmp.Compare(a.Port, b.Port) }) {
-		if port := int(s.Port); s.Proto == unix.IPPROTO_TCP && port >= from && port <= h.Clients[1] {
-			until(port - 1)
-			from = port + 1
-		}
-	}
-	until(h.Clients[1])
-	if len(ranges) > 1 {
-		return "[" + strings.Join(ranges, ", ") + "]"
-	}
-	return strings.Join(ranges, "")
 }
 
 // services writes what serves. SSH stands first, and is there in any case.
@@ -170,14 +120,6 @@ func with(program string) string {
 		return ""
 	}
 	return program + " listens there, and "
-}
-
-func joined(list []netip.Addr) string {
-	var words []string
-	for _, a := range list {
-		words = append(words, a.String())
-	}
-	return strings.Join(words, ", ")
 }
 
 // quoted writes names as YAML: a device may be called anything without a space or a slash.

@@ -33,12 +33,33 @@ func (c classifier) Update(prog *ebpf.Program) error {
 	err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: c.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, unix.EEXIST) {
+		err = c.isClsact()
+	}
+	if err != nil {
 		return fmt.Errorf("qdisc clsact: %w", err)
 	}
 	f := c.filter()
 	f.Fd = prog.FD()
 	return netlink.FilterReplace(f)
+}
+
+// isClsact is an error where another qdisc is in the place of clsact: a filter for what leaves would see what enters there.
+func (c classifier) isClsact() error {
+	dev, err := netlink.LinkByIndex(c.ifindex)
+	if err != nil {
+		return err
+	}
+	list, err := netlink.QdiscList(dev)
+	if err != nil {
+		return err
+	}
+	for _, q := range list {
+		if q.Attrs().Parent == netlink.HANDLE_CLSACT && q.Type() != "clsact" {
+			return fmt.Errorf("%s has qdisc %s in its place: replace it, `tc qdisc replace dev %[1]s clsact`, and its filters go on", dev.Attrs().Name, q.Type())
+		}
+	}
+	return nil
 }
 
 // Detach removes the filter. The qdisc stays if others have filters there.

@@ -19,6 +19,9 @@ type Inherited struct {
 	// size is not taken over: Preload finds its connections again, and cookies prove the others.
 	Flows, FlowFilter, SynKeys *ebpf.Map
 
+	// What has left and may be answered, and the keys of that table.
+	ReplyFlows, ReplyFilter *ebpf.Map
+
 	CookiesSent *ebpf.Map // for which connections those are on their way; without it, of any there may be
 
 	States *ebpf.Map // how protections stand, for CarryStates
@@ -29,6 +32,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 	for name, to := range map[string]**ebpf.Map{
 		image.Verified: &from.Verified, image.Flows: &from.Flows, image.FlowFilter: &from.FlowFilter, image.SynKeys: &from.SynKeys,
 		image.ProtectionStates: &from.States, image.CookiesSent: &from.CookiesSent,
+		image.ReplyFlows: &from.ReplyFlows, image.ReplyFilter: &from.ReplyFilter,
 	} {
 		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); unlessForeign(err) != nil {
 			from.Close()
@@ -40,7 +44,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 
 // Close gives up the maps, the counters among them.
 func (from Inherited) Close() {
-	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States} {
+	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States, from.ReplyFlows, from.ReplyFilter} {
 		m.Close()
 	}
 }
@@ -70,6 +74,9 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 	}
 	if fits(image.Verified, from.Verified) {
 		kept[image.Verified] = from.Verified
+	}
+	if fits(image.ReplyFlows, from.ReplyFlows) && fits(image.ReplyFilter, from.ReplyFilter) {
+		kept[image.ReplyFlows], kept[image.ReplyFilter] = from.ReplyFlows, from.ReplyFilter
 	}
 	if !fits(image.SynKeys, from.SynKeys) {
 		return kept

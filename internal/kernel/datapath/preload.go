@@ -1,12 +1,10 @@
 package datapath
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -79,8 +77,7 @@ func stateOfSocket(state uint8) FlowState {
 
 // ofConntrack lists the connections to ports that the kernel tracks. It is no error when the kernel tracks none.
 func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
-	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
-	if err != nil || string(bytes.TrimSpace(count)) == "0" {
+	if !tracks() {
 		return preload{}, nil
 	}
 	for _, family := range families {
@@ -99,10 +96,19 @@ func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
 	return known, nil
 }
 
+// tracks reports whether conntrack has any entry.
+func tracks() bool {
+	count, err := trackedNumber("count")
+	return err == nil && count > 0
+}
+
+// trackedEstablished is TCP_CONNTRACK_ESTABLISHED of linux/netfilter/nf_conntrack_tcp.h.
+const trackedEstablished = 3
+
 // stateOfTracked is the flow state for an entry of conntrack whose handshake is over and which has not ended, none for
 // any other: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
 func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
-	const established, lastACK = 3, 6
+	const established, lastACK = trackedEstablished, 6
 	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
 	switch {
 	case !ok || tcp.State < established || tcp.State > lastACK:

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +41,13 @@ func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program,
 	kept := from.replacements(spec)
 	p, err := loadFilled(im, spec, kept)
 	if err != nil {
+		return nil, err
+	}
+	if kept[image.ReplyFilter] == nil {
+		err = p.initReplySecrets()
+	}
+	if err != nil {
+		p.Close()
 		return nil, err
 	}
 	if kept[image.SynKeys] == nil {
@@ -138,6 +146,22 @@ func (p *Program) initKeys() error {
 	defer release()
 	if keys := memory[image.SynKeys]; keys != nil {
 		initKeys(keys)
+	}
+	return nil
+}
+
+// initReplySecrets draws the keys of the table of conversations, when the program has one. Each is odd: a factor must not lose a bit.
+func (p *Program) initReplySecrets() error {
+	memory, release, err := p.Memory(image.ReplyFilter)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if talk := memory[image.ReplyFilter]; talk != nil {
+		rand.Read(talk[:image.ReplySecretsSize]) // does not fail
+		for i := 0; i < image.ReplySecretsSize; i += 8 {
+			talk[i] |= 1
+		}
 	}
 	return nil
 }

@@ -22,11 +22,11 @@ type subject struct {
 
 // The policies that need more than rules.
 const (
-	limitPolicy = "default: drop\nchecks: off\n" +
+	limitPolicy = "default: drop\nreplies: drop\nchecks: off\n" +
 		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
-	synPolicy  = "default: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
-	mssPolicy  = "default: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
-	listPolicy = "default: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
+	synPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
+	mssPolicy  = "default: drop\nreplies: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
+	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
 
 // sampled has samples taken of the traffic, of so few packets that none of those that are counted here is one.
@@ -53,6 +53,7 @@ var subjects = []subject{
 	{rules(20, "off"), []kind{
 		dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6), dropped("rules=20/vlan", tagged),
 	}},
+	{replying(20, "checks: off"), []kind{dropped("rules=20/replies", udp4), dropped("rules=20/replies/ipv6", udp6)}},
 	{rules(20, "off\n"+sampled), []kind{dropped("rules=20/sampled", udp4)}},
 	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
 	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4), dropped("rules=20/strict/dns", answer), forged("rules=20/strict/forged")}},
@@ -97,18 +98,23 @@ func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard,
 	}
 }
 
-// rules is the program of n rules that do not match. Their text is made when the program is counted: every command of floodwall
-// would make it otherwise, as it starts.
+// rules is the program of n rules that do not match, and of `replies: drop`.
 func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return replying(n, "replies: drop\nchecks: "+checks)
+}
+
+// replying is the program of n rules that do not match, behind other keys. Their text is made when the program is counted: every command
+// of floodwall would make it otherwise, as it starts.
+func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		return policy("checks: "+checks+"\n"+rig.RulesPolicy(n))(ctx, g, use)
+		return policy(keys+"\n"+rig.RulesPolicy(n))(ctx, g, use)
 	}
 }
 
 // patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.
 func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		text := "default: drop\nchecks: off\nrules:\n"
+		text := "default: drop\nreplies: drop\nchecks: off\nrules:\n"
 		for i := range n {
 			text += fmt.Sprintf("  - {name: p%d, proto: udp, payload: {contains: %q}, then: drop}\n", i, fmt.Sprintf("text%02d.example", i))
 		}

@@ -4,11 +4,32 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Observe || r.Until != 0
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Observe || r.Until != 0
+}
+
+// Decided calls do with each range of ports, as packet.DPort has them, at which a rule decides all that arrives before any asks whether it
+// is a reply.
+func (p *Program) Decided(do func(Range)) {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if r.Reply {
+			return
+		}
+		if r.Conditional() || len(r.Src)+len(r.Dst) > 0 || len(r.Match) != 1 || r.Match[0].Field != packet.DPort {
+			continue
+		}
+		for _, v := range r.Match[0].Values {
+			if v.First < packet.PortNone {
+				do(Range{First: v.First, Last: min(v.Last, packet.PortNone-1)})
+			}
+		}
+	}
 }
 
 // Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.

@@ -147,6 +147,9 @@ type Rule struct {
 	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
 	Verdict Verdict
 
+	// Reply, beside a match of StateEstablished and StateRelated, has XDP tell these by what has left, and not by conntrack.
+	Reply bool
+
 	// Connections, unless it is nil, must be as many as there may be. Such a rule matches packets of StateNew only.
 	Connections *ConnLimit
 

@@ -31,7 +31,8 @@ func (f *Fetcher) ownDrop(ctx context.Context, err error, asked netip.AddrPort) 
 	if err != nil {
 		return ""
 	}
-	answer, err := packet.Parse(fmt.Sprintf(form, from, to))
+	line := fmt.Sprintf(form, from, to)
+	answer, err := packet.Parse(line + " state=established")
 	if err != nil {
 		return ""
 	}
@@ -41,7 +42,7 @@ func (f *Fetcher) ownDrop(ctx context.Context, err error, asked netip.AddrPort) 
 	if rule == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the policy that runs drops its answers by %s: a rule must pass packets such as %q", rule, answer)
+	return fmt.Sprintf("; the policy that runs drops its answers by %s: a rule must pass packets such as %q", rule, line)
 }
 
 // sourceFor is an address and port that this host sends from to a server. Nothing is sent.

@@ -130,6 +130,9 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	switch {
 	case r.protect:
 		s.protected(r)
+	case r.reply:
+		s.replies(s.Decisions[r.number], moved)
+		s.Mark(moved)
 	case len(r.over) > 0: // it has been asked whether the packet carries a question
 		s.exceeds(r, asks, moved)
 		s.decideAs(s.Decisions[r.number], notAsked)
@@ -143,7 +146,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	case r.mss != nil:
 		s.Mark(moved)
 	}
-	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0
+	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.reply
 }
 
 // test jumps to next unless a value is in one of some ranges. It changes r2.

@@ -18,6 +18,7 @@ type rule struct {
 	mss     []ir.Range // values of packet.MSS, of which the packet must have one
 	over    []int      // limits, by their index in Program.Limits, one of which must be exceeded
 	general bool       // what is left to ask, or to do, is for general()
+	reply   bool       // it must answer what has left
 	protect bool       // what passes goes through a protection: segments of an open connection just pass
 }
 
@@ -40,7 +41,7 @@ func (r *rule) leave() { r.general, r.protect = true, false }
 
 // always reports whether a rule matches every packet.
 func (r *rule) always() bool {
-	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect && !r.reply
 }
 
 // specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
@@ -51,7 +52,10 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	r = rule{number: number, over: source.Over}
 	r.protect = decision == image.Protected|uint32(ir.Pass) && s.proto.number == packet.ProtoTCP
 	r.general = decision > uint32(ir.Drop) && !r.protect
-	if source.Conditional() && !justLimited(source) {
+	switch {
+	case source.Reply && onlyReplies(source) && s.proto.ports != nil:
+		r.reply = true
+	case source.Conditional() && !justLimited(source):
 		r.over = nil
 		r.leave()
 	}
@@ -69,9 +73,14 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	return r, true
 }
 
+// onlyReplies reports whether a rule tests nothing but fields, and that the packet is a reply.
+func onlyReplies(r *ir.Rule) bool {
+	return len(r.Src)+len(r.Dst)+len(r.Over)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil
+}
+
 // justLimited reports whether a rule tests nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
-	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && !r.Observe && r.Until == 0
 }
 
 // field adds the rest of a test of a field. It reports false if no packet of the section has such a value.

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The conversations that began inside: only what leaves is noted (replyleaving.h), and what arrives passes as a reply if its
+ * addresses and ports, exchanged, are those of a packet that left. One table for a host, a router and a NAT gateway, as
+ * packets leave behind address translation.
+ *
+ * A table of buckets of one cache line each. A filter in front of it has eight bits for each bucket: a packet of no
+ * conversation reads one of these bits, and nothing else. The generated entry tests it in line, so its index is a hash of
+ * one multiplication. The tag of a word is of another hash, and who does not know the keys meets a conversation with one
+ * packet of 2^31 at an open bit.
+ *
+ * What arrives inserts nothing. A new conversation in a full bucket replaces one that is over, then one of the client that
+ * has the most of them there. internal/kernel/datapath/replyflows.go reads and writes the same words.
+ */
+#pragma once
+
+#include "clock.h"
+#include "packet.h"
+#include "verifier.h"
+
+enum reply_state {
+	REPLY_NONE,
+	REPLY_TCP_SYN, /* nothing has come back yet */
+	REPLY_TCP_ACK, /* the same, of a connection that began before */
+	REPLY_TCP_OPEN,
+	REPLY_TCP_FIN_OUT, /* this side has ended */
+	REPLY_TCP_FIN_IN,  /* the other side has */
+	REPLY_TCP_CLOSED,  /* both have, or a reset has left */
+	REPLY_TCP_RESET,   /* a reset has arrived, which may be forged: the next segment that leaves opens it again */
+	REPLY_UDP_NEW,
+	REPLY_UDP_OPEN,
+	REPLY_ECHO,
+	REPLY_BARE_NEW, /* of a protocol without ports */
+	REPLY_BARE_OPEN,
+	REPLY_FRAGMENTS, /* beside one of UDP: later fragments may come from there */
+};
+
+enum {
+	REPLY_SLOTS = 8,
+	REPLY_UNIT = 32,      /* time counts in units of 2^32 ns: 4.3 s; */
+	REPLY_SEEN_BITS = 16, /* they come round after three days */
+	REPLY_STATE_SHIFT = 16,
+	REPLY_STATES = 16,
+	REPLY_CLIENT_SHIFT = 20,
+	REPLY_CLIENTS = 128,
+	REPLY_PLACE_SHIFT = 27, /* which of the eight bits of the filter */
+	REPLY_PLACES = 8,
+	REPLY_TAG_SHIFT = 30,
+	REPLY_TRIES = 4,   /* to write a word that others write, too */
+	REPLY_REFRESH = 6, /* a word is written again after 1/64 of its life */
+};
+
+/* How long a conversation is remembered in each state, in units. */
+enum {
+	LIFE_REPLY_TCP_SYN = 15, /* 60 s */
+	LIFE_REPLY_TCP_ACK = LIFE_REPLY_TCP_SYN,
+	LIFE_REPLY_TCP_OPEN = 20432, /* 24 h */
+	LIFE_REPLY_TCP_FIN_OUT = LIFE_REPLY_TCP_OPEN,
+	LIFE_REPLY_TCP_FIN_IN = LIFE_REPLY_TCP_OPEN,
+	LIFE_REPLY_TCP_CLOSED = 28, /* 120 s */
+	LIFE_REPLY_TCP_RESET = LIFE_REPLY_TCP_CLOSED,
+	LIFE_REPLY_UDP_NEW = 7,   /* 30 s */
+	LIFE_REPLY_UDP_OPEN = 42, /* 180 s */
+	LIFE_REPLY_ECHO = 7,
+	LIFE_REPLY_BARE_NEW = 142, /* 600 s */
+	LIFE_REPLY_BARE_OPEN = LIFE_REPLY_BARE_NEW,
+	LIFE_REPLY_FRAGMENTS = LIFE_REPLY_UDP_OPEN,
+};
+
+static const __u16 reply_life[REPLY_STATES] = {
+#define LIFE(state) [state] = LIFE_##state
+	LIFE(REPLY_TCP_SYN),    LIFE(REPLY_TCP_ACK),    LIFE(REPLY_TCP_OPEN),  LIFE(REPLY_TCP_FIN_OUT),
+	LIFE(REPLY_TCP_FIN_IN), LIFE(REPLY_TCP_CLOSED), LIFE(REPLY_TCP_RESET), LIFE(REPLY_UDP_NEW),
+	LIFE(REPLY_UDP_OPEN),   LIFE(REPLY_ECHO),       LIFE(REPLY_BARE_NEW),  LIFE(REPLY_BARE_OPEN),
+	LIFE(REPLY_FRAGMENTS),
+};
+
+struct reply_bucket {
+	__u64 word[REPLY_SLOTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct reply_bucket);
+} reply_flows SEC(".maps");
+
+/* Secret factors: of the index, of the tag, and of the words of IPv6 addresses. Each is odd. */
+struct reply_secrets {
+	__u64 index;
+	__u64 tag[3];
+	__u64 address[4];
+};
+
+enum { REPLY_SECRET_WORDS = sizeof(struct reply_secrets) / sizeof(__u64) };
+
+/* The keys, then the filter, whose size depends on the policy: see table(). */
+__u64 reply_filter[REPLY_SECRET_WORDS + 8] SEC(".data.replies");
+
+/* 64 less the number of bits of an index into the filter. Constant. */
+const volatile __u32 reply_shift = 61;
+
+/* A conversation, as its packets arrive. Numbers as they are in the packet, so that nothing is swapped. */
+struct reply_key {
+	__u64 pair;  /* IPv4: the other side's address, and this side's in the upper half; IPv6: a hash of both */
+	__u64 other; /* the other side's address, of IPv6 its second half */
+	__u32 own;   /* this side's, of IPv6 its last word */
+	__u32 ports; /* likewise; an identifier of ICMP, or 0 */
+	__u32 kind;  /* enum reply_kind */
+};
+
+/* Factors that keep conversations of different protocols apart, and the value for the tag. */
+enum reply_kind {
+	REPLY_UDP = 0x2c1b3c6d,
+	REPLY_TCP = 0x297a2d39,
+	REPLY_ICMP = 0x1b56c4e9,
+	REPLY_OTHER = 0x55c5bab1,
+};
+
+static __always_inline struct reply_secrets *reply_secrets(void)
+{
+	return (void *)table(reply_filter);
+}
+
+/*
+ * Of TCP and UDP two loads, as this side's address stands in front of the ports in a packet that arrives. Of others both
+ * addresses.
+ */
+static __always_inline __u64 reply_index(struct reply_key *t)
+{
+	bool ported = t->kind == REPLY_TCP || t->kind == REPLY_UDP;
+	__u64 other = ported ? t->other : t->pair, own = ported ? t->own : 0;
+
+	return (other + ((__u64)t->ports << 32 | own) * t->kind) * reply_secrets()->index >> reply_shift;
+}
+
+/* The ports, and the kind in the upper half. */
+static __always_inline __u64 reply_ends(struct reply_key *t)
+{
+	return t->ports | (__u64)t->kind << 32;
+}
+
+/* Its upper bits are the tag. */
+static __always_inline __u64 hash_reply_key(__u64 pair, __u64 ends)
+{
+	struct reply_secrets *k = reply_secrets();
+	__u64 hash = (pair ^ k->tag[0]) * k->tag[1];
+
+	return (hash ^ hash >> 32 ^ ends) * k->tag[2];
+}
+
+static __always_inline __u64 reply_hash(struct reply_key *t)
+{
+	return hash_reply_key(t->pair, reply_ends(t));
+}
+
+static __always_inline __u64 reply_addresses6(__u64 other_hi, __u64 other_lo, __u64 own_hi, __u64 own_lo)
+{
+	struct reply_secrets *k = reply_secrets();
+	__u64 sum =
+		other_hi * k->address[0] + other_lo * k->address[1] + own_hi * k->address[2] + own_lo * k->address[3];
+
+	return sum ^ sum >> 32;
+}
+
+static __always_inline __u64 reply_pair6(struct in6_addr *other, struct in6_addr *own)
+{
+	return reply_addresses6((__u64)other->in6_u.u6_addr32[1] << 32 | other->in6_u.u6_addr32[0],
+				(__u64)other->in6_u.u6_addr32[3] << 32 | other->in6_u.u6_addr32[2],
+				(__u64)own->in6_u.u6_addr32[1] << 32 | own->in6_u.u6_addr32[0],
+				(__u64)own->in6_u.u6_addr32[3] << 32 | own->in6_u.u6_addr32[2]);
+}
+
+/* Notes the addresses of IPv4 as they stand in a packet. */
+static __always_inline void reply_ends4(struct reply_key *t, __be32 other, __be32 own)
+{
+	t->pair = (__u64)own << 32 | other;
+	t->other = other;
+	t->own = own;
+}
+
+static __always_inline void reply_ends6(struct reply_key *t, struct in6_addr *other, struct in6_addr *own)
+{
+	t->pair = reply_pair6(other, own);
+	t->other = (__u64)other->in6_u.u6_addr32[3] << 32 | other->in6_u.u6_addr32[2];
+	t->own = own->in6_u.u6_addr32[3];
+}
+
+/* The same for addresses as struct packet has them. */
+static __always_inline void reply_ends_of(struct reply_key *t, struct address *other, struct address *own, bool v6)
+{
+	reply_ends4(t, bpf_htonl(other->lo), bpf_htonl(own->lo));
+	if (!v6)
+		return;
+	t->other = bpf_cpu_to_be64(other->lo);
+	t->pair = reply_addresses6(bpf_cpu_to_be64(other->hi), t->other, bpf_cpu_to_be64(own->hi),
+				   bpf_cpu_to_be64(own->lo));
+}
+
+/* Messages of ICMP that ask: echo, timestamp, information and mask (icmp_pkt_to_tuple() of the kernel), by conntrack's list. */
+static __always_inline bool is_icmp_question(bool v6, __u32 type)
+{
+	return v6 ? type == 128 : type == 8 || type == 13 || type == 15 || type == 17;
+}
+
+/* Those that answer them. */
+static __always_inline bool is_icmp_answer(bool v6, __u32 type)
+{
+	return v6 ? type == 129 : type == 0 || type == 14 || type == 16 || type == 18;
+}
+
+static __always_inline __u32 reply_now(void)
+{
+	return coarse_time() >> REPLY_UNIT & ((1 << REPLY_SEEN_BITS) - 1);
+}
+
+static __always_inline __u32 reply_state_of(__u64 word)
+{
+	return word >> REPLY_STATE_SHIFT & (REPLY_STATES - 1);
+}
+
+static __always_inline __u32 reply_place_of(__u64 word)
+{
+	return word >> REPLY_PLACE_SHIFT & (REPLY_PLACES - 1);
+}
+
+static __always_inline __u32 reply_client_of(__u64 word)
+{
+	return word >> REPLY_CLIENT_SHIFT & (REPLY_CLIENTS - 1);
+}
+
+/* One more than the units since a conversation was last written: 0 when a CPU that is a tick ahead wrote it. */
+static __always_inline __u32 reply_age(__u64 word, __u32 now)
+{
+	return (now + 1 - (__u32)word) & ((1 << REPLY_SEEN_BITS) - 1);
+}
+
+static __always_inline bool reply_is_over(__u64 word, __u32 now)
+{
+	return reply_age(word, now) > reply_life[reply_state_of(word)] + 1;
+}
+
+static __always_inline bool is_reply_flow(__u64 word, __u64 hash)
+{
+	return !((word ^ hash) >> REPLY_TAG_SHIFT) && reply_state_of(word);
+}
+
+static __always_inline __u64 reply_word(__u64 hash, __u64 index, __u32 client, __u32 state, __u32 now)
+{
+	return hash >> REPLY_TAG_SHIFT << REPLY_TAG_SHIFT | (index & (REPLY_PLACES - 1)) << REPLY_PLACE_SHIFT |
+	       (__u64)(client & (REPLY_CLIENTS - 1)) << REPLY_CLIENT_SHIFT | (__u64)state << REPLY_STATE_SHIFT | now;
+}
+
+static __always_inline __u64 *reply_filter_word(__u64 index)
+{
+	return &table(reply_filter)[REPLY_SECRET_WORDS + (index >> 6)];
+}
+
+static __always_inline struct reply_bucket *reply_bucket(__u64 index)
+{
+	__u32 number = index / REPLY_PLACES;
+
+	return bpf_map_lookup_elem(&reply_flows, &number);
+}
+
+/* The slot of a conversation, or REPLY_SLOTS if the bucket does not have it. */
+static __always_inline __u64 find_reply_flow(struct reply_bucket *b, __u64 hash)
+{
+	__u64 at;
+
+#pragma unroll
+	for (at = 0; at < REPLY_SLOTS; at++)
+		if (is_reply_flow(read_once(&b->word[at]), hash))
+			break;
+	return opaque(at);
+}
+
+/* The bits of the filter that a bucket needs. */
+static __always_inline __u64 reply_places(struct reply_bucket *b)
+{
+	__u64 places = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
+		__u64 word = read_once(&b->word[i]);
+
+		if (reply_state_of(word))
+			places |= 1 << reply_place_of(word);
+	}
+	return places;
+}
+
+/*
+ * Removes conversations that are over from a bucket, and clears the bits of the filter that it needs no more. Another CPU
+ * that notes a conversation meanwhile writes the word before it reads the bit, so one of both sees the change of the
+ * other (sweep_flows() in flow.h). A global function.
+ */
+__noinline __u32 sweep_reply_flows(__u64 index)
+{
+	__u32 now = reply_now(), shift = index & 63 & ~(REPLY_PLACES - 1);
+	__u64 *filter = reply_filter_word(index & ((1ULL << (64 - reply_shift)) - 1)), needless;
+	struct reply_bucket *b = reply_bucket(index);
+
+	if (!b)
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
+		__u64 word = read_once(&b->word[i]);
+
+		if (reply_state_of(word) && reply_is_over(word, now))
+			__sync_val_compare_and_swap(&b->word[i], word, 0);
+	}
+	needless = (read_once(filter) >> shift & ((1 << REPLY_PLACES) - 1)) & ~reply_places(b);
+	if (!needless)
+		return 0;
+	__sync_fetch_and_and(filter, ~(needless << shift));
+	needless &= reply_places(b);
+	if (opaque(needless))
+		__sync_fetch_and_or(filter, needless << shift);
+	return 0;
+}
+
+/*
+ * The state of a flow of TCP after a segment that arrives; REPLY_NONE for one that is no reply. As conntrack has it (tcp_conntracks in
+ * net/netfilter/nf_conntrack_proto_tcp.c), but that a reset, which may be forged, does not end a flow.
+ */
+static __always_inline __u32 reply_after_segment(__u32 state, __u32 flags)
+{
+	enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
+
+	if (flags & RST)
+		return state == REPLY_TCP_CLOSED ? state : REPLY_TCP_RESET;
+	if ((flags & (SYN | ACK)) == SYN) /* both sides may open at once (RFC 9293, 3.5) */
+		return state == REPLY_TCP_SYN ? state : REPLY_NONE;
+	if (flags & FIN) {
+		if (state == REPLY_TCP_SYN)
+			return REPLY_NONE;
+		if (state == REPLY_TCP_FIN_OUT)
+			return REPLY_TCP_CLOSED;
+		return state <= REPLY_TCP_OPEN ? REPLY_TCP_FIN_IN : state;
+	}
+	if (state == REPLY_TCP_SYN) /* an ACK of a half-open connection passes and opens nothing (RFC 9293, 3.5.1) */
+		return flags & SYN ? REPLY_TCP_OPEN : state;
+	return state == REPLY_TCP_ACK ? REPLY_TCP_OPEN : state;
+}
+
+static __always_inline __u32 reply_after_arrival(__u32 state, __u32 flags)
+{
+	if (state < REPLY_UDP_NEW)
+		return reply_after_segment(state, flags);
+	return state == REPLY_UDP_NEW || state == REPLY_BARE_NEW ? state + 1 : state;
+}
+
+/* Whether a word is to be written again. */
+static __always_inline bool reply_is_stale(__u64 word, __u32 state, __u32 now)
+{
+	return state != reply_state_of(word) ||
+	       reply_age(word, now) > (reply_life[state & (REPLY_STATES - 1)] >> REPLY_REFRESH) + 1;
+}
+
+static __always_inline __u64 reply_renewed(__u64 word, __u32 state, __u32 now)
+{
+	return (word >> REPLY_CLIENT_SHIFT << REPLY_CLIENT_SHIFT) | (__u64)state << REPLY_STATE_SHIFT | now;
+}
+
+/*
+ * Renews that later fragments may come, as a whole datagram of a flow has: fragments themselves, which anybody can forge who
+ * knows the addresses, do not. A global function.
+ */
+__noinline __u32 renew_reply_fragments(__u64 pair)
+{
+	struct reply_key t = { .pair = pair, .kind = REPLY_OTHER + IPPROTO_UDP };
+	__u64 hash = reply_hash(&t), at, word;
+	struct reply_bucket *b = reply_bucket(reply_index(&t));
+	__u32 now = reply_now();
+
+	if (!b)
+		return 0;
+	at = find_reply_flow(b, hash);
+	if (at >= REPLY_SLOTS)
+		return 0;
+	word = read_once(&b->word[at]);
+	if (is_reply_flow(word, hash) && !reply_is_over(word, now))
+		__sync_val_compare_and_swap(&b->word[at], word, reply_renewed(word, REPLY_FRAGMENTS, now));
+	return 0;
+}
+
+/*
+ * Whether a packet that arrives is a reply. The filter has been asked. With `flags`, those of TCP, the conversation notes that it was
+ * answered; with REPLY_LOOK nothing is noted.
+ */
+enum { REPLY_LOOK = 1 << 8 };
+
+static __always_inline __u32 reply_reply(struct reply_key *t, __u64 index, __u32 flags)
+{
+	__u64 hash = reply_hash(t), at, word;
+	struct reply_bucket *b = reply_bucket(index);
+	__u32 now = reply_now(), state;
+
+	if (!b)
+		return 0;
+	at = find_reply_flow(b, hash);
+	if (at >= REPLY_SLOTS)
+		goto none;
+	word = read_once(&b->word[at]);
+	if (!is_reply_flow(word, hash) || reply_is_over(word, now))
+		goto none;
+	state = reply_after_arrival(reply_state_of(word), flags & 0xff);
+	if (!state || flags & REPLY_LOOK || state == REPLY_FRAGMENTS || !reply_is_stale(word, state, now))
+		return state;
+	__sync_val_compare_and_swap(&b->word[at], word, reply_renewed(word, state, now));
+	if (state == REPLY_UDP_OPEN)
+		renew_reply_fragments(t->pair);
+	return state;
+none:
+	if (!(flags & REPLY_LOOK))
+		sweep_reply_flows(index);
+	return 0;
+}
+
+/* The same, as a global function. ends are reply_ends(). */
+__noinline __u32 is_reply_slowly(__u64 pair, __u64 ends, __u32 flags, __u64 index)
+{
+	struct reply_key t = { .pair = pair, .ports = ends, .kind = ends >> 32 };
+
+	return reply_reply(&t, index & ((1ULL << (64 - reply_shift)) - 1), flags);
+}
+
+/* The ages, as of reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
+static const __u16 reply_quiet[REPLY_STATES] = {
+#define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 2
+	QUIET(REPLY_TCP_OPEN),   QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN),
+	QUIET(REPLY_TCP_CLOSED), QUIET(REPLY_TCP_RESET),   QUIET(REPLY_UDP_OPEN),
+	QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),   QUIET(REPLY_FRAGMENTS),
+};
+
+enum { REPLY_TURNS = 7 }; /* flags of TCP that may change any state: FIN, SYN, RST */
+
+/*
+ * The same for the generated entry, which has found the bit of the filter set. A reply that changes nothing ends here. A
+ * global function.
+ */
+__noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
+{
+	struct reply_bucket *b = reply_bucket(index);
+	__u64 hash = hash_reply_key(pair, ends), word;
+
+	if (!b)
+		return 0;
+#pragma unroll
+	for (int slot = 0; slot < REPLY_SLOTS; slot++) {
+		word = read_once(&b->word[slot]);
+		if (!((word ^ hash) >> REPLY_TAG_SHIFT))
+			goto found;
+	}
+	goto slow;
+found:
+	if (!(flags & REPLY_TURNS) && reply_age(word, reply_now()) < reply_quiet[reply_state_of(word)])
+		return 1;
+slow:
+	return is_reply_slowly(pair, ends, flags, index);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Notes the conversations of packets that leave (replyflow.h). egress() asks for it for each packet, so the usual ones
+ * are parsed in the data of the skb, and a conversation that is noted already costs one look into its bucket.
+ */
+#pragma once
+
+#include "replyflow.h"
+#include "l4.h"
+#include "packet.h"
+#include "skb.h"
+
+/* Whether the policy lets replies pass. Constant. */
+const volatile bool notes_replies;
+
+/*
+ * The ports of services, a bit each: of TCP, then of UDP. What leaves from there is not noted, since a rule decides what
+ * arrives there before replies are asked for.
+ */
+__u64 service_ports[2 << 10] SEC(".data.services");
+
+/* A packet that leaves, and what a reply to it looks like. */
+struct leaving {
+	struct reply_key key;
+	__u32 flags; /* of TCP */
+	__u32 client;
+};
+
+static __always_inline bool is_service_port(struct reply_key *t)
+{
+	__u64 port = opaque(bpf_ntohs(t->ports >> 16)) &
+		     0xffff; /* the verifier of Linux 6.1 knows nothing of a swapped value */
+
+	port |= (__u64)(t->kind == REPLY_UDP) << 16;
+
+	return service_ports[port >> 6] >> (port & 63) & 1;
+}
+
+/* Reads TCP or UDP at a place in the data. */
+static __always_inline bool leaving_ports(struct leaving *l, void *l4, void *end, __u8 proto)
+{
+	struct tcphdr *tcp = l4;
+
+	if ((void *)(&tcp->seq + 1) > end)
+		return false;
+	l->key.ports = (__u32)tcp->source << 16 | tcp->dest;
+	if (proto == IPPROTO_UDP) {
+		l->key.kind = REPLY_UDP;
+		return true;
+	}
+	if (proto != IPPROTO_TCP || (void *)(tcp + 1) > end)
+		return false;
+	l->key.kind = REPLY_TCP;
+	l->flags = tcp_flags(tcp);
+	return true;
+}
+
+/* Reads a packet of TCP or UDP whose headers are in the data, without options, extension headers and fragments. */
+static __always_inline bool usual_leaving(struct __sk_buff *skb, struct leaving *l)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethernet *eth = data;
+	struct ipv6hdr *six = (void *)(eth + 1);
+	struct iphdr *four = (void *)(eth + 1);
+
+	if ((void *)(four + 1) > end)
+		return false;
+	if (eth->type == bpf_htons(ETH_P_IP)) {
+		if (four->version != 4 || four->ihl != 5 || four->frag_off & bpf_htons(0x3fff))
+			return false;
+		reply_ends4(&l->key, four->daddr, four->saddr);
+		l->client = four->saddr;
+		return leaving_ports(l, four + 1, end, four->protocol);
+	}
+	if (eth->type != bpf_htons(ETH_P_IPV6) || (void *)(six + 1) > end)
+		return false;
+	reply_ends6(&l->key, &six->daddr, &six->saddr);
+	l->client = six->saddr.in6_u.u6_addr32[3];
+	return leaving_ports(l, six + 1, end, six->nexthdr);
+}
+
+/* The number of a client: 0 for this host, else a hash of its address, or of this side's behind masquerading. */
+static __always_inline __u32 client_number(struct __sk_buff *skb, __u32 address)
+{
+	return skb->ingress_ifindex ? 1 + ((address * 0x9e3779b1u) >> 16) % (REPLY_CLIENTS - 1) : 0;
+}
+
+/*
+ * The state after a segment that leaves; REPLY_NONE if it begins no flow. A reset answers what should not have come in, and a FIN ends
+ * what is not known.
+ */
+static __always_inline __u32 reply_after_own_segment(__u32 state, __u32 flags)
+{
+	if (flags & TCP_RST)
+		return state ? REPLY_TCP_CLOSED : REPLY_NONE;
+	if (flags & TCP_SYN &&
+	    flags & TCP_ACK) /* an answer, of two sides that open at once when a SYN has left before */
+		return state == REPLY_TCP_SYN ? REPLY_TCP_ACK : state;
+	if (flags & TCP_SYN) /* of an open connection it is ignored, also by who gets it (RFC 5961, 4) */
+		return state >= REPLY_TCP_ACK && state < REPLY_TCP_CLOSED ? state : REPLY_TCP_SYN;
+	if (!state)
+		return flags & TCP_FIN ? REPLY_NONE : REPLY_TCP_ACK;
+	if (flags & TCP_FIN) {
+		if (state < REPLY_TCP_OPEN)
+			return state;
+		return state == REPLY_TCP_FIN_IN || state == REPLY_TCP_CLOSED ? REPLY_TCP_CLOSED : REPLY_TCP_FIN_OUT;
+	}
+	return state == REPLY_TCP_RESET ? REPLY_TCP_OPEN : state;
+}
+
+static __always_inline __u32 reply_after_leaving(__u32 state, __u32 kind, __u32 flags)
+{
+	if (kind == REPLY_TCP)
+		return reply_after_own_segment(state, flags);
+	if (state)
+		return state;
+	return kind == REPLY_UDP ? REPLY_UDP_NEW : kind == REPLY_ICMP ? REPLY_ECHO : REPLY_BARE_NEW;
+}
+
+/* 1 if a number is 0, without a branch: each would be one more path for the verifier. */
+static __always_inline __u64 is_zero(__u64 n)
+{
+	return opaque(~(n | -n) >> 63);
+}
+
+/* How many conversations of a bucket are of the client of one of them. A global function. */
+__noinline __u32 reply_flows_of_same(struct reply_bucket *b, __u64 word)
+{
+	__u32 n = 0;
+
+	if (!b)
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
+		__u64 other = read_once(&b->word[i]);
+
+		n += is_zero(reply_client_of(word ^ other)) & ~is_zero(reply_state_of(other)) & 1;
+	}
+	return n;
+}
+
+enum {
+	REPLY_UNANSWERED = BIT(REPLY_TCP_SYN) | BIT(REPLY_TCP_ACK) | BIT(REPLY_UDP_NEW) | BIT(REPLY_ECHO) |
+			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS),
+	REPLY_ENDED = BIT(REPLY_TCP_CLOSED) | BIT(REPLY_TCP_RESET),
+	REPLY_WORTH_SHIFT = 20, /* above the age */
+	REPLY_FREE = 64,        /* the smallest worth of a slot whose conversation is over */
+	REPLY_KEPT =
+		2, /* the worth of a client's only conversation in a bucket, if it was answered: it is not replaced */
+};
+
+/* How much a slot is to be given to another conversation, without a branch: the less is left of its life, the more. */
+static __always_inline __u64 reply_spare(struct reply_bucket *b, __u64 word, __u32 now)
+{
+	__u32 state = reply_state_of(word), age = reply_age(word, now);
+	__u64 left = (__u64)reply_life[state] + 1 - age, over = left >> 63;
+	__u64 spare = 2 * reply_flows_of_same(b, word);
+
+	spare += 5 * ((__u32)REPLY_UNANSWERED >> state & 1) + 32 * ((__u32)REPLY_ENDED >> state & 1);
+	spare += REPLY_FREE * opaque(over) + 2 * REPLY_FREE * is_zero(state);
+	return (spare << REPLY_WORTH_SHIFT) + LIFE_REPLY_TCP_OPEN + 1 - left;
+}
+
+/*
+ * The slot for a new conversation, and in the upper half how much it is to spare. What is over goes first; then what has
+ * ended; then of the clients that have most of the bucket what was not answered; then what was not seen for longest. A
+ * global function.
+ */
+__noinline __u64 reply_victim(struct reply_bucket *b, __u32 now)
+{
+	__u64 most = 0, found = 0;
+
+	if (!b)
+		return 0;
+#pragma nounroll
+	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
+		__u64 spare = reply_spare(b, read_once(&b->word[i]), now), more = opaque((most - spare) >> 63);
+
+		found += (i - found) * more;
+		most += (spare - most) * more;
+	}
+	return most >> REPLY_WORTH_SHIFT << 32 | found;
+}
+
+/* How many conversations were noted in place of others, and how many were not, as none could give way. */
+struct reply_counts {
+	__u64 displaced;
+	__u64 refused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct reply_counts);
+} reply_counts SEC(".maps");
+
+static __always_inline void count_reply_flow(bool displaced)
+{
+	__u32 zero_key = 0;
+	struct reply_counts *c = bpf_map_lookup_elem(&reply_counts, &zero_key);
+
+	if (!c)
+		return;
+	if (displaced)
+		c->displaced++;
+	else
+		c->refused++;
+}
+
+/* The word of a new conversation takes the place of another. Returns whether there is nothing more to do. */
+static __always_inline bool place_reply_flow(struct reply_bucket *b, __u64 next, __u32 now)
+{
+	__u64 victim = reply_victim(b, now), spare = victim >> 32, word;
+	__u64 *slot = &b->word[victim & (REPLY_SLOTS - 1)];
+
+	if (spare <= REPLY_KEPT) {
+		count_reply_flow(false);
+		return true;
+	}
+	word = read_once(slot);
+	if (__sync_val_compare_and_swap(slot, word, next) != word)
+		return false;
+	if (spare < REPLY_FREE)
+		count_reply_flow(true);
+	return true;
+}
+
+/*
+ * Writes the word of a conversation that leaves: as has the state that it is to have, or 0 for that which follows from flags and kind.
+ * Returns whether there is nothing more to do. A global function.
+ */
+__noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u64 index, __u32 as)
+{
+	__u64 hash, at, word;
+	__u32 state, now;
+
+	if (!b || !l)
+		return 1;
+	hash = reply_hash(&l->key);
+	at = find_reply_flow(b, hash);
+	now = reply_now();
+	if (at >= REPLY_SLOTS) {
+		state = as ? as : reply_after_leaving(REPLY_NONE, l->key.kind, l->flags);
+		return !state || place_reply_flow(b, reply_word(hash, index, l->client, state, now), now);
+	}
+	word = read_once(&b->word[at]);
+	if (!is_reply_flow(word, hash))
+		return 0;
+	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
+	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
+	return !state ||
+	       __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, index, l->client, state, now)) == word;
+}
+
+enum { REPLY_AS_SHIFT = 16 };
+
+/*
+ * Notes a conversation, or what has become of it. ends are reply_ends(); flags those of TCP, with the state that it is to have in the upper
+ * half. A global function.
+ */
+__noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, __u32 client)
+{
+	struct leaving l = { { .pair = pair, .ports = ends, .kind = ends >> 32 }, flags & 0xff, client };
+	struct reply_bucket *b;
+	__u64 *filter;
+
+	index &= (1ULL << (64 - reply_shift)) - 1;
+	b = reply_bucket(index);
+	if (!b)
+		return 0;
+	for (int i = 0; i < REPLY_TRIES; i++)
+		if (write_reply_flow(b, &l, index, flags >> REPLY_AS_SHIFT))
+			break;
+	filter = reply_filter_word(index);
+	if (!(read_once(filter) >> (index & 63) & 1))
+		__sync_fetch_and_or(filter, 1ULL << (index & 63));
+	return 0;
+}
+
+/* Notes the conversation of a packet, and beside one of UDP that later fragments may come. */
+static __always_inline void expect_replies(struct leaving *l)
+{
+	expect_reply(l->key.pair, reply_ends(&l->key), reply_index(&l->key), l->flags, l->client);
+	if (l->key.kind != REPLY_UDP)
+		return;
+	l->key.ports = 0;
+	l->key.kind = REPLY_OTHER + IPPROTO_UDP;
+	expect_reply(l->key.pair, reply_ends(&l->key), reply_index(&l->key), REPLY_FRAGMENTS << REPLY_AS_SHIFT,
+		     l->client);
+}
+
+/* Whether a packet changes nothing: its conversation is noted, and will be for long enough. */
+static __always_inline bool reply_is_noted(struct leaving *l)
+{
+	__u64 index = reply_index(&l->key), hash, at, word;
+	struct reply_bucket *b;
+	__u32 now, state;
+
+	if (!(read_once(reply_filter_word(index)) >> (index & 63) & 1))
+		return false;
+	b = reply_bucket(index);
+	if (!b)
+		return true;
+	hash = reply_hash(&l->key);
+	at = find_reply_flow(b, hash);
+	if (at >= REPLY_SLOTS)
+		return false;
+	word = read_once(&b->word[at]);
+	now = reply_now();
+	state = reply_state_of(word);
+	return is_reply_flow(word, hash) && !reply_is_over(word, now) &&
+	       !reply_is_stale(word, reply_after_leaving(state, l->key.kind, l->flags), now);
+}
+
+/* The first eight bytes of an L4 header. */
+struct l4_start {
+	__be16 first;
+	__be16 second;
+	__be16 third;
+	__be16 fourth;
+};
+
+/* Reads any other packet. Returns false for one that begins no conversation. A global function, so that struct packet is not on the stack of others. */
+__noinline __u32 other_leaving(struct __sk_buff *skb, struct leaving *l)
+{
+	struct packet p = {};
+	struct l4_start start;
+	struct tcphdr tcp;
+
+	if (!l)
+		return false;
+	skb_ip(skb, &p);
+	if (!p.l4)
+		return false;
+	reply_ends_of(&l->key, &p.dst, &p.src, p.family);
+	l->client = bpf_htonl(p.src.lo);
+	l->key.ports = 0;
+	l->key.kind = REPLY_OTHER + p.proto;
+	switch (p.proto) {
+	case IPPROTO_TCP:
+		if (bpf_skb_load_bytes(skb, p.l4, &tcp, sizeof(tcp)))
+			return false;
+		l->key.ports = (__u32)tcp.source << 16 | tcp.dest;
+		l->key.kind = REPLY_TCP;
+		l->flags = tcp_flags(&tcp);
+		return true;
+	case IPPROTO_UDP:
+		if (bpf_skb_load_bytes(skb, p.l4, &start, sizeof(start)))
+			return false;
+		l->key.ports = (__u32)start.first << 16 | start.second;
+		l->key.kind = REPLY_UDP;
+		return true;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		if (bpf_skb_load_bytes(skb, p.l4, &start, sizeof(start)) ||
+		    !is_icmp_question(p.family, start.first & 0xff))
+			return false;
+		l->key.ports = start.third;
+		l->key.kind = REPLY_ICMP;
+		return true;
+	}
+	return true;
+}
+
+static __always_inline bool may_be_noted(struct reply_key *t)
+{
+	return t->kind != REPLY_TCP && t->kind != REPLY_UDP ? true : !is_service_port(t);
+}
+
+/* Notes the conversation of a packet that is not usual. A global function. */
+__noinline __u32 note_other(struct __sk_buff *skb)
+{
+	struct leaving l = {};
+
+	if (!other_leaving(skb, &l) || !may_be_noted(&l.key) || reply_is_noted(&l))
+		return 0;
+	l.client = client_number(skb, l.client);
+	expect_replies(&l);
+	return 0;
+}
+
+/* Notes the conversation of a packet that leaves. Where nothing is to be noted no function is called: a return may cost 5 ns. */
+static __always_inline void note_leaving(struct __sk_buff *skb)
+{
+	struct leaving l = {};
+
+	if (!usual_leaving(skb, &l)) {
+		note_other(skb);
+		return;
+	}
+	if (is_service_port(&l.key) || reply_is_noted(&l))
+		return;
+	l.client = client_number(skb, l.client);
+	expect_replies(&l);
+}

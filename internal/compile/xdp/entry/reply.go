@@ -1,0 +1,81 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// pairAt gets both addresses. The number of remaining bytes is not needed any more where a section asks for replies.
+const pairAt = remaining
+
+// Offsets in struct reply_secrets of bpf/replyflow.h.
+const (
+	replyIndexKey    = 0
+	replyAddressKeys = 32
+)
+
+// replies jumps to next unless the packet is a reply. One bit of the filter tells most packets that are none: reply_index() of
+// bpf/replyflow.h, without a call. It changes r0 to r2 and r5. The code for the others stands apart, and goes on at other with the ports
+// in their registers again.
+func (s *section) replies(decision uint32, next string) {
+	ask, found := s.newLabel(), s.newLabel()
+	const index, keys = asm.R0, asm.R5
+	s.Add(asm.LoadMapValue(keys, 0, 0).WithReference(image.ReplyFilter))
+	other, size := s.family.source, asm.Word
+	if !s.v4() {
+		other, size = other+8, asm.DWord
+	}
+	s.Add(
+		asm.LoadMem(index, base, s.family.l4-4, asm.DWord), asm.Mul.Imm(index, s.replyKind()), // behind the end of this side's address are the ports
+		asm.LoadMem(asm.R1, base, other, size), asm.Add.Reg(index, asm.R1),
+		asm.LoadMem(asm.R1, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(index, asm.R1), asm.RSh.Imm(index, s.ReplyShift),
+		asm.Mov.Reg(asm.R1, index), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, ^7),
+		asm.Add.Reg(keys, asm.R1), asm.LoadMem(asm.R1, keys, image.ReplySecretsSize, asm.DWord),
+		asm.RSh.Reg(asm.R1, index), asm.JSet.Imm(asm.R1, 1, ask),
+	)
+	s.apart = append(s.apart, func() {
+		s.Mark(ask)
+		s.notQuestion(toGeneral)
+		s.replyPair(pairAt)
+		s.Add(
+			asm.Mov.Reg(asm.R4, index), asm.LoadMem(asm.R2, base, s.family.l4, asm.Word),
+			asm.LoadImm(asm.R3, int64(s.replyKind())<<32, asm.DWord), asm.Or.Reg(asm.R2, asm.R3), asm.Mov.Imm(asm.R3, 0),
+		)
+		if s.is(packet.ProtoTCP) {
+			s.flags(asm.R3)
+		}
+		s.Add(asm.Mov.Reg(asm.R1, pairAt), asm.Call.Label(image.IsReply), asm.JNE.Imm(asm.R0, 0, found))
+		s.loadPorts()
+		s.Add(asm.Ja.Label(next))
+		s.Mark(found)
+		s.decideAs(decision, notAsked)
+	})
+}
+
+// replyKind is enum reply_kind of bpf/replyflow.h.
+func (s *section) replyKind() int32 {
+	if s.is(packet.ProtoTCP) {
+		return image.ReplyTCP
+	}
+	return image.ReplyUDP
+}
+
+// replyPair loads both IPv4 addresses as they stand, or sums both IPv6 addresses as reply_addresses6() does. It changes r1, r2 and r5.
+func (s *section) replyPair(to asm.Register) {
+	if s.v4() {
+		s.Add(asm.LoadMem(to, base, s.family.source, asm.DWord))
+		return
+	}
+	s.Add(asm.LoadMapValue(asm.R5, 0, 0).WithReference(image.ReplyFilter))
+	for i := range int16(4) {
+		s.Add(asm.LoadMem(asm.R1, base, s.family.source+8*i, asm.DWord), asm.LoadMem(asm.R2, asm.R5, replyAddressKeys+8*i, asm.DWord), asm.Mul.Reg(asm.R1, asm.R2))
+		if i == 0 {
+			s.Add(asm.Mov.Reg(to, asm.R1))
+		} else {
+			s.Add(asm.Add.Reg(to, asm.R1))
+		}
+	}
+	s.Add(asm.Mov.Reg(asm.R1, to), asm.RSh.Imm(asm.R1, 32), asm.Xor.Reg(to, asm.R1))
+}

@@ -1,0 +1,67 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// replyBuckets is the number of buckets of the table of conversations: 8 MB, for a million. With 250,000 two are in a bucket on average.
+const replyBuckets = 1 << 17
+
+// replyShift is reply_shift of bpf/replyflow.h.
+const replyShift = 64 - 17 - 3
+
+// asksReplies reports whether any rule asks for replies.
+func asksReplies(p *ir.Program) bool {
+	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply })
+}
+
+// repliesLast has rules that ask for replies ask for them as a condition: no field of a packet tells.
+func repliesLast(p *ir.Program) *ir.Program {
+	if !asksReplies(p) {
+		return p
+	}
+	out := *p
+	out.Rules = slices.Clone(p.Rules)
+	for i := range out.Rules {
+		if r := &out.Rules[i]; r.Reply {
+			r.Match = slices.DeleteFunc(slices.Clone(r.Match), func(m ir.Match) bool { return m.Field == packet.State })
+		}
+	}
+	return &out
+}
+
+// repliesPart is the component with the table of conversations. The loader draws its keys, which live as long as the table does.
+func repliesPart(p *ir.Program) component {
+	if !asksReplies(p) {
+		return component{}
+	}
+	services := image.Shape{ValueSize: 8 * image.ServiceWords, Entries: 1}
+	return component{
+		constants: map[string]any{"notes_replies": true, "reply_shift": uint32(replyShift)},
+		shapes: map[string]image.Shape{
+			image.ReplyFlows:  {ValueSize: image.ReplyBucketSize, Entries: replyBuckets},
+			image.ReplyFilter: {ValueSize: image.ReplySecretsSize + replyBuckets*image.ReplyPlaces/8, Entries: 1},
+			image.Services:    services,
+		},
+		fill: func(memory map[string][]byte) error {
+			writeServices(into(memory, image.Services, services), p)
+			return nil
+		},
+	}
+}
+
+// writeServices sets a bit for each port at which rules decide before replies are asked for. Reply flows from there need not be noted.
+func writeServices(to []byte, p *ir.Program) {
+	p.Decided(func(v ir.Range) {
+		for port := v.First; port <= v.Last; port++ {
+			at := to[port/64*8:]
+			binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|bits.RotateLeft64(1, int(port%64)))
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package xdp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// tracker is a router of the kernel that lets everything out, and in what conntrack says is established or related.
+type tracker struct {
+	outside, inside int // sockets at the far ends of its two cables
+	to              [2]unix.SockaddrLinklayer
+	mac             [2][]byte // of the router at either cable
+	number          uint16    // of the last packet that arrived
+}
+
+const (
+	fromInside  = 0
+	fromOutside = 1
+)
+
+func newTracker(t *testing.T) *tracker {
+	t.Helper()
+	far := testutil.NewElsewhere(t)
+	testutil.Veth(t, "lan", "lan0", "10.9.0.1/24", "2001:db8:9::1/64")
+	testutil.Veth(t, "wan", "wan0", "10.8.0.1/24", "2001:db8:8::1/64")
+	k := &tracker{}
+	for i, name := range []string{"lan", "wan"} {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.mac[i] = dev.Attrs().HardwareAddr
+		far.Take(t, name+"0")
+	}
+	for name, value := range map[string]string{
+		"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/lan/rp_filter": "0",
+		"ipv4/conf/wan/rp_filter": "0", "netfilter/nf_conntrack_tcp_be_liberal": "1", "netfilter/nf_conntrack_tcp_loose": "1",
+		"netfilter/nf_conntrack_checksum": "0",
+	} {
+		if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range []string{
+		"neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev lan", "neigh add 10.8.0.2 lladdr 02:00:00:00:00:08 dev wan",
+		"neigh add 2001:db8:9::2 lladdr 02:00:00:00:00:09 dev lan", "neigh add 2001:db8:8::2 lladdr 02:00:00:00:00:08 dev wan",
+		"route add 192.0.2.0/24 via 10.9.0.2", "route add 198.51.100.0/24 via 10.8.0.2",
+		"route add 2001:db8:2::/64 via 2001:db8:9::2", "route add 2001:db8:100::/64 via 2001:db8:8::2",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	}
+	subject.Nft(t, `table inet oracle {
+	chain c {
+		type filter hook forward priority 0
+		iifname lan accept
+		ct state established,related accept
+		drop
+	}
+}`, "-f", "-")
+	var err error
+	far.Do(func() {
+		for i, name := range []string{"lan0", "wan0"} {
+			var dev netlink.Link
+			if dev, err = netlink.LinkByName(name); err != nil {
+				return
+			}
+			if err = netlink.LinkSetUp(dev); err != nil {
+				return
+			}
+			k.to[i] = unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
+		}
+		if k.outside, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return
+		}
+		all := unix.SockaddrLinklayer{Ifindex: k.to[fromInside].Ifindex, Protocol: 0x0300} // ETH_P_ALL
+		if k.inside, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0x0300); err == nil {
+			err = unix.Bind(k.inside, &all)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(k.outside); unix.Close(k.inside) })
+	return k
+}
+
+// send has the router forward a frame.
+func (k *tracker) send(t *testing.T, from int, frame []byte) {
+	t.Helper()
+	frame = bytes.Clone(frame)
+	copy(frame, k.mac[from])
+	if err := unix.Sendto(k.outside, frame, 0, &k.to[from]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// passes reports whether a frame that arrives comes through.
+func (k *tracker) passes(t *testing.T, frame []byte) bool {
+	t.Helper()
+	k.number++
+	frame = bytes.Clone(frame)
+	mark(frame, k.number)
+	k.send(t, fromOutside, frame)
+	got := make([]byte, 2048)
+	for {
+		n, from, err := unix.Recvfrom(k.inside, got, 0)
+		if err != nil {
+			return false
+		}
+		if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype != unix.PACKET_OUTGOING && marked(got[:n]) == k.number {
+			return true
+		}
+	}
+}
+
+// mark writes a number into a frame where nothing tests it: the identification of IPv4, the flow label of IPv6.
+func mark(frame []byte, number uint16) {
+	if frame[14]>>4 == 6 {
+		binary.BigEndian.PutUint16(frame[16:], number)
+		return
+	}
+	binary.BigEndian.PutUint16(frame[18:], number)
+	binary.BigEndian.PutUint16(frame[24:], 0)
+	sum := uint32(0)
+	for i := 14; i < 34; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(frame[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	sum += sum >> 16
+	binary.BigEndian.PutUint16(frame[24:], ^uint16(sum))
+}
+
+func marked(frame []byte) uint16 {
+	switch {
+	case len(frame) < 34:
+		return 0
+	case frame[14]>>4 == 6:
+		return binary.BigEndian.Uint16(frame[16:])
+	}
+	return binary.BigEndian.Uint16(frame[18:])
+}
+
+// exchange is a conversation in the making.
+type exchange struct {
+	v6         bool
+	proto      string
+	own, other string // address and port
+	history    []string
+	opening    bool          // only SYNs so far since this side began
+	both       bool          // the last packet was a SYN of the other side, to one of this side
+	fins       map[bool]bool // whether this side has sent a FIN, and the other
+	reset      bool          // a reset has been seen: from then on conntrack and the program differ
+}
+
+// line describes a packet of it.
+func (x *exchange) line(leaves bool, rest string) string {
+	a, b := x.other, x.own
+	if leaves {
+		a, b = b, a
+	}
+	return fmt.Sprintf("%s %s > %s %s", x.proto, a, b, rest)
+}
+
+// TestRepliesOracle plays random conversations both ways: what conntrack of a router calls established passes, packet by packet, and
+// nothing else. Beside docs/design/replies.md, which lists what differs by intention, both agree.
+func TestRepliesOracle(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	r := testutil.Random(t)
+	p, k := loadReplies(t), newTracker(t)
+	var exchanges []*exchange
+	used := map[string]bool{}
+	passed, dropped := 0, 0
+	for n := range testutil.Scaled(20_000, 1_000_000) {
+		if len(exchanges) < 300 && r.IntN(4) == 0 || len(exchanges) == 0 {
+			x := newExchange(r)
+			if ends := x.proto + x.own + x.other; !used[ends] { // what it was before would count
+				used[ends] = true
+				exchanges = append(exchanges, x)
+			}
+			continue
+		}
+		at := r.IntN(len(exchanges))
+		x := exchanges[at]
+		if r.IntN(60) == 0 || x.reset {
+			exchanges = append(exchanges[:at], exchanges[at+1:]...)
+			continue
+		}
+		leaves := r.IntN(3) == 0
+		line := x.line(leaves, x.flags(r, leaves))
+		frame := subject.FramesOf(t, line)[0].Frame
+		x.history = append(x.history, line)
+		if leaves {
+			p.leave(t, frame)
+			k.send(t, fromInside, frame)
+			continue
+		}
+		got, want := p.arrive(t, frame), k.passes(t, frame)
+		if got != want {
+			t.Fatalf("packet %d: passes is %t, conntrack says %t, the last of\n%s", n, got, want, strings.Join(x.history, "\n"))
+		}
+		if got {
+			passed++
+		} else {
+			dropped++
+		}
+	}
+	t.Logf("%d passed, %d dropped", passed, dropped)
+	if passed < 1000 || dropped < 1000 {
+		t.Errorf("%d passed, %d dropped: the test says little", passed, dropped)
+	}
+}
+
+func newExchange(r *rand.Rand) *exchange {
+	x := &exchange{fins: map[bool]bool{}, v6: r.IntN(2) == 0, proto: []string{"tcp", "udp"}[r.IntN(2)]}
+	own, other := 1024+r.IntN(60000), []int{53, 80, 443, 1 + r.IntN(65535)}[r.IntN(4)]
+	if own == 80 {
+		own++ // of the service
+	}
+	if x.v6 {
+		x.own, x.other = fmt.Sprintf("[2001:db8:2::%x]:%d", 1+r.IntN(3), own), fmt.Sprintf("[2001:db8:100::%x]:%d", 1+r.IntN(5), other)
+	} else {
+		x.own, x.other = fmt.Sprintf("192.0.2.%d:%d", 1+r.IntN(3), own), fmt.Sprintf("198.51.100.%d:%d", 1+r.IntN(5), other)
+	}
+	return x
+}
+
+// flags are of a random segment.
+func (x *exchange) flags(r *rand.Rand, leaves bool) string {
+	if x.proto == "udp" {
+		return ""
+	}
+	flags := []string{"S", "SA", "A", "A", "A", "PA", "FA", "R", "RA"}[r.IntN(9)]
+	if flags == "SA" && leaves && !x.both { // no stack answers what it has not got
+		flags = "A"
+	}
+	if flags == "S" && !leaves && len(x.fins) > 0 { // by which conntrack forgets a connection that it takes for closed
+		flags = "A"
+	}
+	x.opening = flags == "S" && leaves || x.opening && flags == "S"
+	x.both = x.opening && !leaves
+	if flags == "FA" {
+		x.fins[leaves] = true
+	}
+	x.reset = x.reset || strings.Contains(flags, "R") || flags == "S" && len(x.fins) > 0
+	return flags
+}
