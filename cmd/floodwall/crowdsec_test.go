@@ -51,10 +51,16 @@ prometheus: {enabled: false}
 	return c
 }
 
-// cscli runs the command of crowdsec.
+// cscli runs the command of crowdsec, again where the server's SQLite says that a reader has the database.
 func (c *localAPI) cscli(args ...string) string {
 	c.Helper()
-	out, err := exec.Command(c.bin+"/cscli", append([]string{"-c", c.dir + "/config.yaml"}, args...)...).CombinedOutput()
+	run := func() ([]byte, error) {
+		return exec.Command(c.bin+"/cscli", append([]string{"-c", c.dir + "/config.yaml"}, args...)...).CombinedOutput()
+	}
+	out, err := run()
+	for try := 0; err != nil && strings.Contains(string(out), "database is locked") && try < 5; try++ {
+		out, err = run()
+	}
 	if err != nil {
 		c.Fatalf("cscli %v: %v\n%s\n%s", args, err, out, c.log)
 	}
