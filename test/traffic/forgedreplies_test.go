@@ -100,6 +100,11 @@ func (s *scene) forgedReplies(r *rand.Rand, tcpPort uint16, n int) [][]byte {
 // TestForgedReplies floods a server that drops by default with what pretends to answer it, beside flows that it began. None of it comes to the
 // stack, and the flows go on, also while it comes.
 func TestForgedReplies(t *testing.T) {
+	forgeReplies(t, testutil.Scaled(100_000, 1_000_000))
+}
+
+// forgeReplies sends so many beside the flows, on each target.
+func forgeReplies(t *testing.T, flood int) {
 	inScene(t, func(s *scene) {
 		r := rand.New(rand.NewPCG(5, 6))
 		s.echoUDP(s.client, 7777)
@@ -116,20 +121,20 @@ func TestForgedReplies(t *testing.T) {
 		}
 		for _, target := range targets {
 			s.apply(target, "default: drop\nservices: [{name: mark, port: udp/9}]\n")
-			s.forged(t, string(target), r)
+			s.forged(t, string(target), r, flood)
 		}
 	})
 }
 
 // forged sends forged replies, at first alone, so that whatever comes to the stack is one.
-func (s *scene) forged(t *testing.T, target string, r *rand.Rand) {
+func (s *scene) forged(t *testing.T, target string, r *rand.Rand, flood int) {
 	talks := s.talk()
 	defer talks.close()
 	if err := talks.exchange(); err != nil {
 		t.Fatalf("%s: before the flood: %v", target, err)
 	}
 	time.Sleep(100 * time.Millisecond) // acknowledgments
-	frames := s.forgedReplies(r, uint16(talks.tcp.LocalAddr().(*net.TCPAddr).Port), 20_000)
+	frames := s.forgedReplies(r, uint16(talks.tcp.LocalAddr().(*net.TCPAddr).Port), flood/5)
 	segments := s.segments(s.server)
 	s.send(len(frames), frames)
 	talks.udp.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
@@ -142,7 +147,7 @@ func (s *scene) forged(t *testing.T, target string, r *rand.Rand) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		s.send(testutil.Scaled(100_000, 1_000_000), frames)
+		s.send(flood, frames)
 	}()
 	exchanges := 0
 	for done := false; !done; exchanges++ {

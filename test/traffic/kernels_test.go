@@ -33,6 +33,14 @@ func TestKernelRouter(t *testing.T) {
 	synInScene(t, "router", 1, 1500, func(s *synScene) { s.fetched("") })
 }
 
+// TestKernelReplies has a server that drops by default begin flows, beside what pretends to answer them. XDP tells replies on these kernels, too.
+func TestKernelReplies(t *testing.T) {
+	if err := features.Egress(); err != nil {
+		t.Fatal(err)
+	}
+	forgeReplies(t, 5000)
+}
+
 // TestKernelVLAN has clients in a VLAN, whose device stands above the one that XDP is at, and servers that listen everywhere
 // or on the VLAN's device.
 func TestKernelVLAN(t *testing.T) {
