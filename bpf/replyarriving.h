@@ -19,7 +19,7 @@ static __always_inline bool is_icmp_error(struct packet *p, __u32 type)
 	return p->family ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;
 }
 
-/* Reads the ports or the identifier of a packet that left, in host byte order of the fields as they stand. */
+/* Reads the ports or the identifier of a packet that left, as they stand in its answer. */
 static __always_inline bool quoted_ports(struct xdp_md *ctx, struct reply_key *t, __u32 at, bool v6, __u8 proto)
 {
 	struct icmp_header icmp;

@@ -143,7 +143,7 @@ enum {
 	REPLY_UNANSWERED = BIT(REPLY_TCP_SYN) | BIT(REPLY_TCP_ACK) | BIT(REPLY_UDP_NEW) | BIT(REPLY_ECHO) |
 			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS),
 	REPLY_ENDED = BIT(REPLY_TCP_CLOSED) | BIT(REPLY_TCP_RESET),
-	REPLY_WORTH_SHIFT = 20, /* above the age */
+	REPLY_WORTH_SHIFT = 20, /* above what is left of its life */
 	REPLY_FREE = 64,        /* the smallest worth of a slot whose conversation is over */
 	REPLY_KEPT =
 		2, /* the worth of a client's only conversation in a bucket, if it was answered: it is not replaced */
@@ -163,7 +163,7 @@ static __always_inline __u64 reply_spare(struct reply_bucket *b, __u64 word, __u
 
 /*
  * The slot for a new conversation, and in the upper half how much it is to spare. What is over goes first; then what has
- * ended; then of the clients that have most of the bucket what was not answered; then what was not seen for longest. A
+ * ended; then of the clients that have most of the bucket what was not answered; then what has least of its life left. A
  * global function.
  */
 __noinline __u64 reply_victim(struct reply_bucket *b, __u32 now)

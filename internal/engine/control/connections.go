@@ -126,9 +126,6 @@ func (t *transaction) keepReplies(context.Context) error { return knowReplies(t.
 
 // trackReplies has conntrack know the flows that are open, where it tells replies. An error does not take back the change.
 func (t *transaction) trackReplies(context.Context) error {
-	if t.compiled == nil {
-		return nil // rules as they ran before
-	}
 	p := t.stages.Program
 	asks := slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule })
 	if !asks || t.target == plan.TargetXDP && t.stages.Default.Stage != plan.StageFilter {

@@ -46,21 +46,32 @@ func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
 
 // ofSockets lists the connections that sockets of this network namespace have on ports.
 func ofSockets(protects func(port uint16) bool) (known preload, err error) {
-	for _, family := range families {
-		sockets, err := netlink.SocketDiagTCP(family)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
-			return preload{}, fmt.Errorf("connections of this host: %w", err)
+	err = eachSocket(netlink.SocketDiagTCP, func(s *netlink.Socket) {
+		c := Connection{
+			Client: addrPort(s.ID.Destination, s.ID.DestinationPort), Server: addrPort(s.ID.Source, s.ID.SourcePort),
 		}
-		for _, s := range sockets {
-			c := Connection{
-				Client: addrPort(s.ID.Destination, s.ID.DestinationPort), Server: addrPort(s.ID.Source, s.ID.SourcePort),
-			}
-			if protects(s.ID.SourcePort) {
-				known.note(c, stateOfSocket(s.State))
-			}
+		if protects(s.ID.SourcePort) {
+			known.note(c, stateOfSocket(s.State))
 		}
+	})
+	if err != nil {
+		return preload{}, err
 	}
 	return known, nil
+}
+
+// eachSocket calls do with the sockets of this network namespace that a question of inet_diag gives, of both families.
+func eachSocket(ask func(family uint8) ([]*netlink.Socket, error), do func(*netlink.Socket)) error {
+	for _, family := range families {
+		sockets, err := ask(family)
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
+			return fmt.Errorf("connections of this host: %w", err)
+		}
+		for _, s := range sockets {
+			do(s)
+		}
+	}
+	return nil
 }
 
 // stateOfSocket is the flow state for a socket's state: none until its peer has proved its address. TIME-WAIT counts as
@@ -75,25 +86,36 @@ func stateOfSocket(state uint8) FlowState {
 	return Closing
 }
 
-// ofConntrack lists the connections to ports that the kernel tracks. It is no error when the kernel tracks none.
+// ofConntrack lists the connections to ports that the kernel tracks.
 func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
+	err = eachTracked(func(flow *netlink.ConntrackFlow) {
+		from := flow.Forward
+		c := Connection{addrPort(from.SrcIP, from.SrcPort), addrPort(from.DstIP, from.DstPort)}
+		if protects(from.DstPort) {
+			known.note(c, stateOfTracked(flow))
+		}
+	})
+	if err != nil {
+		return preload{}, err
+	}
+	return known, nil
+}
+
+// eachTracked calls do with the flows that the kernel tracks, of both families. It is no error when the kernel tracks none.
+func eachTracked(do func(*netlink.ConntrackFlow)) error {
 	if !tracks() {
-		return preload{}, nil
+		return nil
 	}
 	for _, family := range families {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return preload{}, fmt.Errorf("tracked connections: %w", err)
+			return fmt.Errorf("tracked connections: %w", err)
 		}
 		for _, flow := range flows {
-			from := flow.Forward
-			c := Connection{addrPort(from.SrcIP, from.SrcPort), addrPort(from.DstIP, from.DstPort)}
-			if protects(from.DstPort) {
-				known.note(c, stateOfTracked(flow))
-			}
+			do(flow)
 		}
 	}
-	return known, nil
+	return nil
 }
 
 // tracks reports whether conntrack has any entry.

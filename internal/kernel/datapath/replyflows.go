@@ -306,64 +306,58 @@ func tupleOf(proto uint8, from, to netip.AddrPort) netlink.IPTuple {
 // Listening are the ports of TCP that sockets of this network namespace listen on.
 func Listening() (map[uint16]bool, error) {
 	ports := map[uint16]bool{}
-	for _, family := range families {
-		sockets, err := netlink.SocketDiagTCP(family)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return nil, fmt.Errorf("sockets of this host: %w", err)
+	err := eachSocket(netlink.SocketDiagTCP, func(s *netlink.Socket) {
+		if s.State == netlink.TCP_LISTEN {
+			ports[s.ID.SourcePort] = true
 		}
-		for _, s := range sockets {
-			if s.State == netlink.TCP_LISTEN {
-				ports[s.ID.SourcePort] = true
-			}
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return ports, nil
 }
 
 // connectedFlows are those of sockets of this network namespace.
 func connectedFlows() (list []ReplyFlow, err error) {
-	for _, family := range families {
-		for proto, ask := range map[uint8]func(uint8) ([]*netlink.Socket, error){unix.IPPROTO_TCP: netlink.SocketDiagTCP, unix.IPPROTO_UDP: netlink.SocketDiagUDP} {
-			sockets, err := ask(family)
-			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-				return nil, fmt.Errorf("connections of this host: %w", err)
-			}
-			for _, s := range sockets {
-				opening := proto == unix.IPPROTO_TCP && s.State == netlink.TCP_SYN_SENT
-				ended := proto == unix.IPPROTO_TCP && (s.State == netlink.TCP_TIME_WAIT || stateOfSocket(s.State) == None)
-				if s.ID.DestinationPort != 0 && (opening || !ended) {
-					list = append(list, ReplyFlow{
-						proto, addrPort(s.ID.Source, s.ID.SourcePort), addrPort(s.ID.Destination, s.ID.DestinationPort), opening,
-					})
-				}
-			}
+	add := func(proto uint8, s *netlink.Socket, opening bool) {
+		if s.ID.DestinationPort != 0 {
+			list = append(list, ReplyFlow{
+				proto, addrPort(s.ID.Source, s.ID.SourcePort), addrPort(s.ID.Destination, s.ID.DestinationPort), opening,
+			})
 		}
+	}
+	err = eachSocket(netlink.SocketDiagTCP, func(s *netlink.Socket) {
+		opening := s.State == netlink.TCP_SYN_SENT
+		if opening || s.State != netlink.TCP_TIME_WAIT && stateOfSocket(s.State) != None {
+			add(unix.IPPROTO_TCP, s, opening)
+		}
+	})
+	if err == nil {
+		err = eachSocket(netlink.SocketDiagUDP, func(s *netlink.Socket) { add(unix.IPPROTO_UDP, s, false) })
+	}
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
 
-// trackedFlows are those of conntrack, in the direction of answers, and of connections in both. It is no error when the kernel tracks none.
+// trackedFlows are those of conntrack, in the direction of answers, and of connections in both.
 func trackedFlows() (list []ReplyFlow, err error) {
-	if !tracks() {
-		return nil, nil
-	}
-	for _, family := range families {
-		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return nil, fmt.Errorf("tracked connections: %w", err)
+	err = eachTracked(func(flow *netlink.ConntrackFlow) {
+		proto := flow.Forward.Protocol
+		if proto != unix.IPPROTO_TCP && proto != unix.IPPROTO_UDP {
+			return
 		}
-		for _, flow := range flows {
-			if p := flow.Forward.Protocol; p != unix.IPPROTO_TCP && p != unix.IPPROTO_UDP {
-				continue
-			}
-			tuples := []netlink.IPTuple{flow.Reverse} // as what answers arrives
-			if stateOfTracked(flow) != None {
-				tuples = append(tuples, flow.Forward) // a connection goes on, whoever began it
-			}
-			for _, t := range tuples {
-				list = append(list, ReplyFlow{Proto: flow.Forward.Protocol, Own: addrPort(t.DstIP, t.DstPort), Other: addrPort(t.SrcIP, t.SrcPort)})
-			}
+		tuples := []netlink.IPTuple{flow.Reverse} // as what answers arrives
+		if stateOfTracked(flow) != None {
+			tuples = append(tuples, flow.Forward) // a connection goes on, whoever began it
 		}
+		for _, t := range tuples {
+			list = append(list, ReplyFlow{Proto: proto, Own: addrPort(t.DstIP, t.DstPort), Other: addrPort(t.SrcIP, t.SrcPort)})
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
