@@ -49,6 +49,7 @@ func (s *shield) both(want uint32, counted, line string) {
 	frame := subject.FramesOf(s.t, line)[0].Frame
 	before := s.ruled()
 	for _, s.wire = range []bool{true, false} {
+		s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // after the packet from the wire: time that goes back by 20 ms spends what may be asked
 		s.expect(fmt.Sprintf("%s, wire %t", line, s.wire), counted, func() {
 			if action, _ := s.send(frame); action != want {
 				s.t.Errorf("%s, wire %t: XDP action %d, want %d", line, s.wire, action, want)

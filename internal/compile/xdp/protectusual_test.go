@@ -149,23 +149,19 @@ func TestUsualSYNKnown(t *testing.T) {
 		s.wire = true
 		a := s.begin(r, linux, 4000)
 		s.must(xdpPass, "proved 1", "%s", a)
-		both := func(want uint32, counted, line string) {
-			s.now = clock(t, unix.CLOCK_MONOTONIC_COARSE) // for protect(), to which no time may go back
-			s.both(want, counted, line)
-		}
 		again := strings.Split(a.String(), " . ")[0] + " S tcpopts=" + linux.options()
-		both(xdpPass, "", again) // of a flow that the kernel may not have yet: no cookie
+		s.both(xdpPass, "", again) // of a flow that the kernel may not have yet: no cookie
 		other := func(client string, port int) string {
 			return fmt.Sprintf("tcp %s > %s S tcpopts=%s", address(client, uint16(port)), address(r.server, 80), linux.options())
 		}
 		for port := range 4 {
-			both(xdpTX, "answered 1", other(r.client, 5000+port))
+			s.both(xdpTX, "answered 1", other(r.client, 5000+port))
 		}
 		s.wire = true
 		s.must(xdpTX, "answered 1", "%s", other(r.client, 6000))
-		both(xdpDrop, "limited 1", other(r.client, 6001)) // the prefix has had ten
-		both(xdpTX, "answered 1", other(map[bool]string{true: "203.0.113.9", false: "2001:db8:9::9"}[r.server == routes[0].server], 6002))
-		both(xdpDrop, "limited 1", other(map[bool]string{true: "203.0.114.9", false: "2001:db8:a::9"}[r.server == routes[0].server], 6003))
+		s.both(xdpDrop, "limited 1", other(r.client, 6001)) // the prefix has had ten
+		s.both(xdpTX, "answered 1", other(map[bool]string{true: "203.0.113.9", false: "2001:db8:9::9"}[r.server == routes[0].server], 6002))
+		s.both(xdpDrop, "limited 1", other(map[bool]string{true: "203.0.114.9", false: "2001:db8:a::9"}[r.server == routes[0].server], 6003))
 	}
 }
 
