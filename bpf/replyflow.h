@@ -79,12 +79,8 @@ struct reply_bucket {
 	__u64 word[REPLY_SLOTS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct reply_bucket);
-} reply_flows SEC(".maps");
+/* The buckets, whose number depends on the policy: see table(). */
+struct reply_bucket reply_flows[1] SEC(".data.replied");
 
 /* Secret factors: of the index, of the tag, and of the words of IPv6 addresses. Each is odd. */
 struct reply_secrets {
@@ -259,9 +255,13 @@ static __always_inline __u64 *reply_filter_word(__u64 index)
 
 static __always_inline struct reply_bucket *reply_bucket(__u64 index)
 {
-	__u32 number = index / REPLY_PLACES;
+	return &table(reply_flows)[index / REPLY_PLACES];
+}
 
-	return bpf_map_lookup_elem(&reply_flows, &number);
+/* An index that the verifier knows nothing of, within the filter's bounds. */
+static __always_inline __u64 reply_index_within(__u64 index)
+{
+	return index & ((1ULL << (64 - reply_shift)) - 1);
 }
 
 /* The slot of a conversation, or REPLY_SLOTS if the bucket does not have it. */
@@ -299,11 +299,9 @@ static __always_inline __u64 reply_places(struct reply_bucket *b)
 __noinline __u32 sweep_reply_flows(__u64 index)
 {
 	__u32 now = reply_now(), shift = index & 63 & ~(REPLY_PLACES - 1);
-	__u64 *filter = reply_filter_word(index & ((1ULL << (64 - reply_shift)) - 1)), needless;
-	struct reply_bucket *b = reply_bucket(index);
+	__u64 *filter = reply_filter_word(reply_index_within(index)), needless;
+	struct reply_bucket *b = reply_bucket(reply_index_within(index));
 
-	if (!b)
-		return 0;
 #pragma unroll
 	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
 		__u64 word = read_once(&b->word[i]);
@@ -375,8 +373,6 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 	struct reply_bucket *b = reply_bucket(reply_index(&t));
 	__u32 now = reply_now();
 
-	if (!b)
-		return 0;
 	at = find_reply_flow(b, hash);
 	if (at >= REPLY_SLOTS)
 		return 0;
@@ -398,8 +394,6 @@ static __always_inline __u32 reply_reply(struct reply_key *t, __u64 index, __u32
 	struct reply_bucket *b = reply_bucket(index);
 	__u32 now = reply_now(), state;
 
-	if (!b)
-		return 0;
 	at = find_reply_flow(b, hash);
 	if (at >= REPLY_SLOTS)
 		goto none;
@@ -424,7 +418,7 @@ __noinline __u32 is_reply_slowly(__u64 pair, __u64 ends, __u32 flags, __u64 inde
 {
 	struct reply_key t = { .pair = pair, .ports = ends, .kind = ends >> 32 };
 
-	return reply_reply(&t, index & ((1ULL << (64 - reply_shift)) - 1), flags);
+	return reply_reply(&t, reply_index_within(index), flags);
 }
 
 /* The ages, as of reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
@@ -435,25 +429,28 @@ static const __u16 reply_quiet[REPLY_STATES] = {
 	QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),   QUIET(REPLY_FRAGMENTS),
 };
 
-enum { REPLY_TURNS = 7 }; /* flags of TCP that may change any state: FIN, SYN, RST */
+enum {
+	REPLY_TURNS = 7,  /* flags of TCP that may change any state: FIN, SYN, RST */
+	REPLY_SWEEP = 15, /* of so many packets and one more that meet a bucket in vain, one sweeps it */
+};
 
 /*
- * The same for the generated entry, which has found the bit of the filter set. A reply that changes nothing ends here. A
- * global function.
+ * The same for the generated entry, which has found the bit of the filter set. A reply that changes nothing ends here, and so
+ * do most packets of no conversation in the bucket: beside many conversations, a flood meets many bits. A global function.
  */
 __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
 {
-	struct reply_bucket *b = reply_bucket(index);
-	__u64 hash = hash_reply_key(pair, ends), word;
+	struct reply_bucket *b = reply_bucket(reply_index_within(index));
+	__u64 hash = hash_reply_key(pair, ends), tag = hash >> REPLY_TAG_SHIFT, word;
 
-	if (!b)
-		return 0;
 #pragma unroll
 	for (int slot = 0; slot < REPLY_SLOTS; slot++) {
 		word = read_once(&b->word[slot]);
-		if (!((word ^ hash) >> REPLY_TAG_SHIFT))
+		if (word >> REPLY_TAG_SHIFT == tag)
 			goto found;
 	}
+	if ((hash >> 32 ^ bpf_jiffies64()) & REPLY_SWEEP)
+		return 0;
 	goto slow;
 found:
 	if (!(flags & REPLY_TURNS) && reply_age(word, reply_now()) < reply_quiet[reply_state_of(word)])

@@ -114,7 +114,6 @@ const (
 	floodwallMapProtectionStates = "protection_states"
 	floodwallMapProtections      = "protections"
 	floodwallMapReplyCounts      = "reply_counts"
-	floodwallMapReplyFlows       = "reply_flows"
 	floodwallMapReporters        = "reporters"
 	floodwallMapSamplers         = "samplers"
 	floodwallMapSamples          = "samples"
@@ -183,6 +182,7 @@ const (
 	floodwallVarQuestionKey      = "question_key"
 	floodwallVarReadsMss         = "reads_mss"
 	floodwallVarReplyFilter      = "reply_filter"
+	floodwallVarReplyFlows       = "reply_flows"
 	floodwallVarReplyShift       = "reply_shift"
 	floodwallVarReporting        = "reporting"
 	floodwallVarSampling         = "sampling"
@@ -275,7 +275,6 @@ type floodwallMapSpecs struct {
 	ProtectionStates *ebpf.MapSpec `ebpf:"protection_states"`
 	Protections      *ebpf.MapSpec `ebpf:"protections"`
 	ReplyCounts      *ebpf.MapSpec `ebpf:"reply_counts"`
-	ReplyFlows       *ebpf.MapSpec `ebpf:"reply_flows"`
 	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
@@ -347,6 +346,7 @@ type floodwallVariableSpecs struct {
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
+	ReplyFlows      *ebpf.VariableSpec `ebpf:"reply_flows"`
 	ReplyShift      *ebpf.VariableSpec `ebpf:"reply_shift"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
@@ -408,7 +408,6 @@ type floodwallMaps struct {
 	ProtectionStates *ebpf.Map `ebpf:"protection_states"`
 	Protections      *ebpf.Map `ebpf:"protections"`
 	ReplyCounts      *ebpf.Map `ebpf:"reply_counts"`
-	ReplyFlows       *ebpf.Map `ebpf:"reply_flows"`
 	Reporters        *ebpf.Map `ebpf:"reporters"`
 	Samplers         *ebpf.Map `ebpf:"samplers"`
 	Samples          *ebpf.Map `ebpf:"samples"`
@@ -446,7 +445,6 @@ func (m *floodwallMaps) Close() error {
 		m.ProtectionStates,
 		m.Protections,
 		m.ReplyCounts,
-		m.ReplyFlows,
 		m.Reporters,
 		m.Samplers,
 		m.Samples,
@@ -519,6 +517,7 @@ type floodwallVariables struct {
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`
+	ReplyFlows      *ebpf.Variable `ebpf:"reply_flows"`
 	ReplyShift      *ebpf.Variable `ebpf:"reply_shift"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`

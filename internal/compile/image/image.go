@@ -104,8 +104,8 @@ const (
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 
-	ReplyFlows  = "reply_flows"  // what has left and may be answered, struct reply_bucket of bpf/replyflow.h
-	ReplyCounts = "reply_counts" // how many were displaced
+	ReplyFlows  = ".data.replied" // what has left and may be answered, struct reply_bucket of bpf/replyflow.h
+	ReplyCounts = "reply_counts"  // how many were displaced
 
 	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
 	Reflectors = "reflectors" // the entry: which ports may be 0 or of a known amplifier, a byte for each hash

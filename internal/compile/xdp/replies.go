@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// replyBuckets is the number of buckets of the table of conversations: 8 MB, for a million. With 250,000 two are in a bucket on average.
+// replyBuckets is the number of buckets of the table of conversations: 8 MiB, for a million. With 250,000 two are in a bucket on average.
 const replyBuckets = 1 << 17
 
 // replyShift is reply_shift of bpf/replyflow.h.
@@ -45,7 +45,7 @@ func repliesPart(p *ir.Program) component {
 	return component{
 		constants: map[string]any{"notes_replies": true, "reply_shift": uint32(replyShift)},
 		shapes: map[string]image.Shape{
-			image.ReplyFlows:  {ValueSize: image.ReplyBucketSize, Entries: replyBuckets},
+			image.ReplyFlows:  {ValueSize: replyBuckets * image.ReplyBucketSize, Entries: 1},
 			image.ReplyFilter: {ValueSize: image.ReplySecretsSize + replyBuckets*image.ReplyPlaces/8, Entries: 1},
 			image.Services:    services,
 		},

@@ -34,7 +34,7 @@ func TestReplyFlowsShared(t *testing.T) {
 	const bits = 8 // buckets: 2,048 flows, so that the test takes no minute
 	x.Entry = nil  // which has the size of the usual table
 	x.Constants["reply_shift"] = uint32(64 - bits - 3)
-	x.Shapes[image.ReplyFlows] = image.Shape{ValueSize: image.ReplyBucketSize, Entries: 1 << bits}
+	x.Shapes[image.ReplyFlows] = image.Shape{ValueSize: image.ReplyBucketSize << bits, Entries: 1}
 	x.Shapes[image.ReplyFilter] = image.Shape{ValueSize: image.ReplySecretsSize + 1<<bits, Entries: 1}
 	p := talker{(&subject.Subject{Program: replying()}).Load(t, x)}
 	from := forwarded()

@@ -7,9 +7,6 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// pairAt gets both addresses. The number of remaining bytes is not needed any more where a section asks for replies.
-const pairAt = remaining
-
 // Offsets in struct reply_secrets of bpf/replyflow.h.
 const (
 	replyIndexKey    = 0
@@ -38,7 +35,7 @@ func (s *section) replies(decision uint32, next string) {
 	s.apart = append(s.apart, func() {
 		s.Mark(ask)
 		s.notQuestion(toGeneral)
-		s.replyPair(pairAt)
+		s.replyPair()
 		s.Add(
 			asm.Mov.Reg(asm.R4, index), asm.LoadMem(asm.R2, base, s.family.l4, asm.Word),
 			asm.LoadImm(asm.R3, int64(s.replyKind())<<32, asm.DWord), asm.Or.Reg(asm.R2, asm.R3), asm.Mov.Imm(asm.R3, 0),
@@ -46,7 +43,7 @@ func (s *section) replies(decision uint32, next string) {
 		if s.is(packet.ProtoTCP) {
 			s.flags(asm.R3)
 		}
-		s.Add(asm.Mov.Reg(asm.R1, pairAt), asm.Call.Label(image.IsReply), asm.JNE.Imm(asm.R0, 0, found))
+		s.Add(asm.Call.Label(image.IsReply), asm.JNE.Imm(asm.R0, 0, found))
 		s.loadPorts()
 		s.Add(asm.Ja.Label(next))
 		s.Mark(found)
@@ -62,20 +59,22 @@ func (s *section) replyKind() int32 {
 	return image.ReplyUDP
 }
 
-// replyPair loads both IPv4 addresses as they stand, or sums both IPv6 addresses as reply_addresses6() does. It changes r1, r2 and r5.
-func (s *section) replyPair(to asm.Register) {
+// replyPair loads both IPv4 addresses into r1 as they stand, or sums both IPv6 addresses as reply_addresses6() does. It changes r2, r5 and,
+// for IPv6, the number of remaining bytes, which is not needed any more where a section asks for replies.
+func (s *section) replyPair() {
 	if s.v4() {
-		s.Add(asm.LoadMem(to, base, s.family.source, asm.DWord))
+		s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.DWord))
 		return
 	}
+	const sum = remaining
 	s.Add(asm.LoadMapValue(asm.R5, 0, 0).WithReference(image.ReplyFilter))
 	for i := range int16(4) {
 		s.Add(asm.LoadMem(asm.R1, base, s.family.source+8*i, asm.DWord), asm.LoadMem(asm.R2, asm.R5, replyAddressKeys+8*i, asm.DWord), asm.Mul.Reg(asm.R1, asm.R2))
 		if i == 0 {
-			s.Add(asm.Mov.Reg(to, asm.R1))
+			s.Add(asm.Mov.Reg(sum, asm.R1))
 		} else {
-			s.Add(asm.Add.Reg(to, asm.R1))
+			s.Add(asm.Add.Reg(sum, asm.R1))
 		}
 	}
-	s.Add(asm.Mov.Reg(asm.R1, to), asm.RSh.Imm(asm.R1, 32), asm.Xor.Reg(to, asm.R1))
+	s.Add(asm.Mov.Reg(asm.R1, sum), asm.RSh.Imm(sum, 32), asm.Xor.Reg(asm.R1, sum))
 }
