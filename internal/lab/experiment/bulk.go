@@ -142,7 +142,7 @@ func (b *bulkBuilder) take(ctx context.Context, c *bulkCase) error {
 		return nil
 	}
 	for _, way := range c.wanted(b.Session) {
-		rate, able, err := c.transfer(ctx, way, bulkBytes(b.Session))
+		rate, able, err := c.path().transfer(ctx, way == toClient, bulkBytes(b.Session))
 		if err != nil {
 			return err
 		}

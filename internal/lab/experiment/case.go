@@ -19,6 +19,7 @@ type dropTestCase struct {
 	packet      string     // one like those of the flood, "" where a question about one says nothing of a flood,
 	reason      string     // and why it is dropped
 	sampled     bool       // samples of all packets are taken, and read
+	open        bool       // flows have begun here, whose replies pass
 	share       float64    // of the least program's rate to reach; 0: none is asked for
 }
 
@@ -28,6 +29,8 @@ const (
 	leastStandard = 0.92
 	leastStrict   = 0.90
 	leastOther    = 0.90
+	leastReplies  = 0.92        // beside a table of flows whose replies pass,
+	leastOpenPort = 0.80        // and where the flood has the port that they are of
 	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
 	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
@@ -37,6 +40,13 @@ const (
 const (
 	someRules      = 20
 	defaultDropped = "default"
+	noReplies      = "replies: drop\n" // of rows that are about something else
+)
+
+// Flows that are open while packets of none of them are dropped: of one port here, to as many others.
+const (
+	openFlows = 250_000
+	openPort  = 40_000
 )
 
 // cases are the rows. With quick, policies of many rules are there once.
@@ -44,7 +54,7 @@ func cases(quick bool) (all []dropTestCase) {
 	unlisted := rig.FloodPacket(rig.Addr4(0x01020304))
 	add := func(name, label string, rules int, checks string, share float64) {
 		all = append(all, dropTestCase{
-			name: name, label: label, rules: rules, policy: "checks: " + checks + "\n" + rig.RulesPolicy(rules), packet: unlisted,
+			name: name, label: label, rules: rules, policy: noReplies + "checks: " + checks + "\n" + rig.RulesPolicy(rules), packet: unlisted,
 			reason: defaultDropped, share: share,
 		})
 	}
@@ -70,14 +80,15 @@ func listed(rules int, share float64) dropTestCase {
 	hosts := rig.RuleHosts(rules)
 	return dropTestCase{
 		name: fmt.Sprintf("rules=%d/off/listed", rules), label: fmt.Sprintf("%s rules, which name the source, checks: off", report.CountText(rules)),
-		rules: rules, policy: "checks: off\n" + rig.RulesPolicy(rules), flood: fmt.Sprintf("listed=%d", rules),
+		rules: rules, policy: noReplies + "checks: off\n" + rig.RulesPolicy(rules), flood: fmt.Sprintf("listed=%d", rules),
 		flows: []lab.Flow{rig.Flood(hosts)}, packet: rig.FloodPacket(hosts[0]), reason: defaultDropped, share: share,
 	}
 }
 
 // otherKinds are floods of other packets.
 func otherKinds() []dropTestCase {
-	rules := "checks: off\n" + rig.RulesPolicy(someRules)
+	some := "checks: off\n" + rig.RulesPolicy(someRules)
+	rules := noReplies + some
 	udp := func(from string, to netip.Addr) lab.Flow {
 		return rig.UDPFlood(lab.MustAddrs(from), to, rig.SinkPort)
 	}
@@ -86,6 +97,16 @@ func otherKinds() []dropTestCase {
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
 	return []dropTestCase{
+		{
+			name: "rules=20/off/replies", label: fmt.Sprintf("20 rules, replies pass of %s open flows, checks: off", report.CountText(openFlows)),
+			rules: someRules, policy: some,
+			packet: rig.FloodPacket(rig.Addr4(0x01020304)), reason: defaultDropped, open: true, share: leastReplies,
+		},
+		{
+			name: "rules=20/off/replies/open", label: "the same, the flood to the port that they are of", rules: someRules, policy: some, flood: "open-port",
+			flows:  []lab.Flow{rig.TCPFlood(lab.Listed(rig.RandomHosts(rig.MaxSources).Listed), rig.Server4, openPort, lab.ACK, nil)},
+			packet: fmt.Sprintf("tcp 1.2.3.4:4000 > %s:%d . seq=1 ack=1", rig.Server4, openPort), reason: defaultDropped, open: true, share: leastOpenPort,
+		},
 		{
 			name: "rules=20/off/samples", label: "20 rules, one in 1,000 packets is a sample for the daemon, checks: off", rules: someRules,
 			policy: "daemon: {sample: 1/1000}\n" + rules, packet: rig.FloodPacket(rig.Addr4(0x01020304)), reason: defaultDropped,
@@ -101,7 +122,7 @@ func otherKinds() []dropTestCase {
 		},
 		{
 			name: "limit", label: "over a limit of 1000/s per /16, 64 of them, checks: off",
-			policy: "default: drop\nchecks: off\nrules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n", flood: "limit",
+			policy: "default: drop\n" + noReplies + "checks: off\nrules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n", flood: "limit",
 			flows: []lab.Flow{udp("64.0.0.0/10", rig.Server4)}, packet: rig.FloodPacket(rig.Addr4(0x40020304)), reason: defaultDropped, share: rig.LeastLimit,
 		},
 		{

@@ -5,6 +5,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -88,6 +89,9 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 	}
 	a, err := b.XDP.Apply(ctx, c.policy, func(ctx context.Context, in control.Instance) error {
 		err := rig.Expect(verdicts)(ctx, in)
+		if err == nil && c.open {
+			err = openPortFlows(b.XDP.In.Name)
+		}
 		if err == nil && c.sampled {
 			err = readSamples(ctx, b, in)
 		}
@@ -97,6 +101,21 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 		b.Own(a.Program)
 	}
 	return a, err
+}
+
+// openPortFlows has flows begin here, and be answered, in the table that the program goes on with.
+func openPortFlows(device string) error {
+	xdp, err := rig.AttachedProgram(device)
+	if err != nil {
+		return err
+	}
+	defer xdp.Close()
+	egress, err := rig.EgressProgram(device)
+	if err != nil {
+		return err
+	}
+	defer egress.Close()
+	return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), openFlows)
 }
 
 // readSamples reads the samples of all packets until the builder is closed, as the daemon does.

@@ -4,11 +4,8 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"time"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -83,7 +80,7 @@ func (b *packetcostBuilder) build(ctx context.Context) error {
 
 // addPass adds the limit of accepting with a program attached.
 func (b *packetcostBuilder) addPass() error {
-	at, err := b.sinkSite()
+	at, err := newSinkSite(&b.Builder)
 	if err != nil {
 		return err
 	}
@@ -101,7 +98,7 @@ func (b *packetcostBuilder) addPass() error {
 const xdpPass = 2
 
 func (b *packetcostBuilder) addNoFirewall() error {
-	at, err := b.sinkSite()
+	at, err := newSinkSite(&b.Builder)
 	if err == nil {
 		b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: at.Site}})
 	}
@@ -134,7 +131,7 @@ func (b *packetcostBuilder) addIptables(ctx context.Context, c packetcostTestCas
 	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
 	switch {
 	case c.name == baseCase:
-		b.Table.Base = row
+		b.Table.Base, b.Table.By = row, "x-raw-drop"
 	case c.name == rivalCase:
 		b.Table.Rival = row
 	case !b.Wants(row.Name):
@@ -158,7 +155,7 @@ func (b *packetcostBuilder) addTarget(ctx context.Context, row *rig.Rate, c pack
 // fill adds a row for what is installed at a site of its own, after a look at what becomes of packets there.
 func (b *packetcostBuilder) fill(ctx context.Context, row *rig.Rate, c packetcostTestCase, install func(*rig.Site) error) error {
 	b.Steps.Show("installing %s", row.Label)
-	at, err := b.sinkSite()
+	at, err := newSinkSite(&b.Builder)
 	if err != nil {
 		return err
 	}
@@ -170,62 +167,7 @@ func (b *packetcostBuilder) fill(ctx context.Context, row *rig.Rate, c packetcos
 	if row.Missing != "" || c.some {
 		return nil
 	}
-	return at.expect(ctx, c.accept)
-}
-
-// sinkSite is a site with a socket that nobody reads.
-type sinkSite struct {
-	*rig.Site
-	sink net.PacketConn
-}
-
-func (b *packetcostBuilder) sinkSite() (*sinkSite, error) {
-	at, err := b.NewSite()
-	if err != nil {
-		return nil, err
-	}
-	s := &sinkSite{Site: at}
-	err = at.Server.Do(func() (err error) {
-		s.sink, err = net.ListenPacket("udp4", netip.AddrPortFrom(rig.Server4, rig.SinkPort).String())
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sink: %w", err)
-	}
-	b.Owned = append(b.Owned, s.sink.Close)
-	return s, nil
-}
-
-// expect sends some packets and returns an error when not all, or not none, arrive at the socket. What decides something
-// else than it should is not worth measuring.
-func (s *sinkSite) expect(ctx context.Context, accept bool) error {
-	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
-		Flows: []lab.Flow{flow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
-	})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(source.Run(ctx), source.Close()); err != nil {
-		return err
-	}
-	want, wait := 0, 50*time.Millisecond
-	if accept {
-		want, wait = rig.TestPackets, 2*time.Second
-	}
-	if err := s.sink.SetReadDeadline(time.Now().Add(wait)); err != nil {
-		return err
-	}
-	got, bytes := 0, make([]byte, 2048)
-	for got < rig.TestPackets {
-		if _, _, err := s.sink.ReadFrom(bytes); err != nil {
-			break // the deadline
-		}
-		got++
-	}
-	if got != want && ctx.Err() == nil {
-		return fmt.Errorf("%d of %d packets are accepted, want %d", got, rig.TestPackets, want)
-	}
-	return ctx.Err()
+	return at.expect(ctx, flow, c.accept)
 }
 
 // text is a policy that needs no file.

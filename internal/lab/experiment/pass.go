@@ -1,227 +1,246 @@
+// This file is the experiment of that name: what a packet costs that passes, and what a firewall leaves of what a host asks for.
+
 package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"net"
+	"net/netip"
 	"time"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// passRate is how many packets per second are sent while what passes is counted: no more than the slowest rows can take,
-// so that nothing is lost on the way to a limit.
-const passRate = 500e3
-
-// Bars of what Floodwall lets through on XDP: how far it may be off what the limit allows, and the least share of the
-// packets of sources that do not exceed it.
-const (
-	mostOff    = 0.02
-	leastLight = 0.98
-)
-
-// passage is what a limit let through in some time.
-type passage struct {
-	tally
-	time     time.Duration // in which packets were sent
-	received uint64        // packets that reached the host
+// runPass measures packets that pass: one by one on the way to a socket, and in a download and requests that begin at the host.
+func runPass(ctx context.Context, s *rig.Session) error {
+	if err := arriving(ctx, s); err != nil {
+		return err
+	}
+	return outgoing(ctx, s)
 }
 
-// passTime is how long packets are sent while what passes is counted.
-func passTime(s *rig.Session) time.Duration { return 4 * s.Window }
-
-// passes counts what each row lets through, in rounds in which the rows take turns.
-func (b *limitBuilder) passes(ctx context.Context) error {
-	rounds := b.FewerRounds()
-	b.Steps.Expect(rounds * len(b.rows))
-	for round := 1; round <= rounds; round++ {
-		for _, r := range b.rows {
-			b.Steps.Show("what passes, round %d of %d, %s", round, rounds, r.Label)
-			b.Steps.Step()
-			if r.Missing != "" {
-				continue
+// arriving measures what a packet costs that passes to a socket, or on to another host.
+func arriving(ctx context.Context, s *rig.Session) error {
+	for _, behind := range []bool{false, true} {
+		err := rig.InLab(ctx, func(l *lab.Lab) error {
+			b := &passBuilder{Builder: rig.Builder{Session: s, Lab: l}, behind: behind}
+			defer b.Close()
+			b.Table.Title = "pass: 64-byte UDP packets of one flow, to a socket of this host"
+			if behind {
+				b.Table.Title = "pass: 64-byte UDP packets of one flow, forwarded to another host"
 			}
-			if err := r.passRound(ctx, passTime(b.Session), round, round == rounds); err != nil {
-				return fmt.Errorf("%s: %w", r.Label, err)
+			b.Table.By, b.Table.Notes = "of-no-firewall", append([]string(nil), passNotes...)
+			for _, c := range passCases(behind) {
+				if err := b.add(ctx, c); err != nil {
+					return fmt.Errorf("%s: %w", c.label, err)
+				}
 			}
+			return b.Table.Measure(ctx, s)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// passRound counts what passes in a round, after the last of which it asks for the prefixes that are held.
-func (r *tableRow) passRound(ctx context.Context, duration time.Duration, round int, last bool) error {
-	at, of := r.Subject.Site, r.of.inRound(round)
-	if r.how.program != nil {
-		attached, err := at.Lab.Attach(at.In, r.how.program)
-		if err != nil {
-			return err
-		}
-		defer attached.Close()
+// passNotes say what is measured.
+var passNotes = []string{
+	"The receive thread's own time per packet, up to the socket, which nobody reads, or to the next host. Reply: the flow began",
+	"inside, and the policy has no rule for it. Cost: time per packet above that of no firewall. For any XDP program veth copies",
+	"frames and builds new ones for the network stack, which the row of an empty program shows; a network card has no such copy.",
+}
+
+// passCase is a row: what packets of the flow pass.
+type passCase struct {
+	name, label    string
+	policy, target string // of Floodwall
+	install        func(context.Context, *passSite) error
+}
+
+// The policies, without devices. None of the services is the flow's, unless one is.
+const (
+	passServices    = "default: drop\nservices: [{name: ssh, port: tcp/22}%s]\n"
+	passEstablished = "default: drop\nreplies: drop\nrules: [{name: answers, state: established, then: pass}]\n"
+)
+
+// passCases are the rows for packets to this host, or to one behind it.
+func passCases(behind bool) []passCase {
+	name := "host/"
+	if behind {
+		name = "router/"
 	}
-	if of.light != "" { // the one that sends too much comes when the memory is full
-		if _, err := send(ctx, at, []lab.Flow{of.lightFlow()}, duration/2, 0); err != nil {
-			return err
-		}
+	cases := []passCase{
+		{name: name + "open", label: "no firewall", install: func(context.Context, *passSite) error { return nil }},
+		{name: name + "xdp-pass", label: "empty XDP_PASS", install: attachPass},
 	}
-	p, err := r.pass(ctx, of.flows(), duration, uint64(round))
+	service := fmt.Sprintf(passServices, ", "+passService)
+	for _, target := range targets {
+		if !behind {
+			cases = append(cases, passCase{
+				name: name + "floodwall/" + target + "/service", label: "floodwall, " + target + ": of a service", policy: service, target: target,
+			})
+		}
+		cases = append(cases, passCase{
+			name: name + "floodwall/" + target + "/reply", label: "floodwall, " + target + ": a reply", policy: fmt.Sprintf(passServices, ""), target: target,
+		})
+	}
+	cases = append(cases, passCase{
+		name: name + "floodwall/established", label: "floodwall, state: established, at filter", policy: passEstablished, target: "xdp",
+	}, passCase{
+		name: name + "nft/conntrack", label: "nft: ct state established", install: passNft,
+	}, passCase{
+		name: name + "iptables/conntrack", label: "iptables: ctstate ESTABLISHED", install: passIptables,
+	})
+	if behind {
+		cases = append(cases, passCase{name: name + "nft/flowtable", label: "nft: a flowtable", install: passFlowtable})
+	}
+	return cases
+}
+
+// The flow: a host asks from one port of its own, and another answers.
+const (
+	passOwn     = 40_000
+	passOther   = 4000
+	passService = "{name: sink, port: udp/40000}"
+)
+
+// passBuilder makes a table of packets that pass.
+type passBuilder struct {
+	rig.Builder
+	behind bool
+}
+
+// add adds a row. The first one is what the others are compared with.
+func (b *passBuilder) add(ctx context.Context, c passCase) error {
+	row := &rig.Rate{Name: c.name, Label: c.label}
+	switch {
+	case b.Table.Base == nil:
+		b.Table.Base = row
+	case !b.Wants(c.name):
+		return nil
+	}
+	b.Steps.Show("installing %s", c.label)
+	at, err := b.site()
 	if err != nil {
 		return err
 	}
-	r.passed = append(r.passed, p)
-	if last && r.how.entries != nil {
-		r.held, err = r.how.entries(ctx)
+	if row.Missing, err = rig.Tolerate(b.install(ctx, at, c)); err != nil {
+		return err
 	}
+	row.Flows, row.Subject = []lab.Flow{at.flow}, rig.Subject{Site: at.Site}
+	b.Add(row)
+	if row.Missing != "" {
+		return nil
+	}
+	return at.begin(ctx)
+}
+
+func (b *passBuilder) install(ctx context.Context, at *passSite, c passCase) error {
+	if c.install != nil {
+		return c.install(ctx, at)
+	}
+	_, err := b.Hold(ctx, at.Site, c.policy, c.target)
 	return err
 }
 
-// pass sends for so long, and counts.
-func (r *tableRow) pass(ctx context.Context, flows []lab.Flow, duration time.Duration, seed uint64) (p passage, err error) {
-	before, err := r.count(ctx)
+// passSite is a site with a flow to a socket of its host, or of one behind it.
+type passSite struct {
+	sinkSite
+	inner *lab.Device // towards the host behind; nil: there is none
+	outer *lab.Device // of that host
+	other net.PacketConn
+	flow  lab.Flow
+}
+
+// The link to the host behind.
+var (
+	passInside = netip.MustParseAddr("10.2.0.2")
+	passRouter = netip.MustParseAddr("10.2.0.1")
+)
+
+// udpForget is for how many seconds conntrack keeps the flow: longer than a round.
+const udpForget = "600"
+
+func (b *passBuilder) site() (s *passSite, err error) {
+	at, err := b.NewSite()
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	if p.time, err = send(ctx, r.Subject.Site, flows, duration, seed); err != nil {
-		return p, err
+	s = &passSite{sinkSite: sinkSite{Site: at}}
+	if err := at.Server.Sysctl("netfilter/nf_conntrack_udp_timeout", udpForget); err != nil {
+		return nil, err
 	}
-	after, err := r.count(ctx)
-	p.received = after.received - before.received
-	p.tally = tally{after.over - before.over, after.heavy - before.heavy, after.light - before.light}
-	return p, err
+	own, host := rig.Server4, at.Server
+	if b.behind {
+		own = passInside
+		if host, err = s.connectInside(b.Sites); err != nil {
+			return nil, err
+		}
+	}
+	if s.sink, err = openSink(&b.Builder, host, netip.AddrPortFrom(own, passOwn)); err != nil {
+		return nil, err
+	}
+	other := netip.AddrPortFrom(at.Out.Addrs[0].Addr(), passOther)
+	if s.other, err = openSink(&b.Builder, at.Out.Host, other); err != nil {
+		return nil, err
+	}
+	s.flow = lab.Flow{From: lab.Addr(other.Addr()), To: lab.Addr(own), SPort: lab.Port(passOther), DPort: lab.Port(passOwn)}
+	return s, nil
 }
 
-// send sends at passRate for so long, and returns when all has been taken from the queue, with the time that it took.
-func send(ctx context.Context, s *rig.Site, flows []lab.Flow, duration time.Duration, seed uint64) (time.Duration, error) {
-	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
-		Flows: flows, CPU: rig.SourceCPU, Seed: seed, Rate: passRate, Count: uint64(passRate * duration.Seconds()), Urgent: true,
-	})
+// connectInside puts a host behind the site's. The receive thread there has its turn on the same CPU when the router's sleeps.
+func (s *passSite) connectInside(n int) (*lab.Host, error) {
+	host, err := s.Lab.Host(fmt.Sprintf("inside%d", n))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	err = source.Run(ctx)
-	took := source.Took()
-	time.Sleep(20 * time.Millisecond)
-	return took, errors.Join(err, source.Close(), ctx.Err())
+	if err := s.Server.Router(); err != nil {
+		return nil, err
+	}
+	end := lab.EndOptions{CPU: lab.OnCPU(rig.ReceiverCPU), Urgent: true}
+	inner, outer, err := s.Lab.Connect(s.Server, host, lab.LinkOptions{A: firstEnd(end, passRouter), B: firstEnd(end, passInside)})
+	if err != nil {
+		return nil, err
+	}
+	s.inner, s.outer = inner, outer
+	if err := s.Out.Host.Route(netip.PrefixFrom(passInside, 32), rig.Server4, s.Out); err != nil {
+		return nil, err
+	}
+	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), passRouter, outer)
 }
 
-// count is what the row has counted so far, and what has reached its host.
-func (r *tableRow) count(ctx context.Context) (p passage, err error) {
-	if p.received, err = r.Subject.Site.In.Received(); err != nil {
-		return p, err
+// begin has the flow begin inside, and then has all packets of it pass.
+func (s *passSite) begin(ctx context.Context) error {
+	to := s.other.LocalAddr()
+	if _, err := s.sink.WriteTo([]byte("begin"), to); err != nil {
+		return err
 	}
-	p.tally, err = r.how.tally(ctx)
-	return p, err
+	if err := s.other.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	if _, _, err := s.other.ReadFrom(make([]byte, 64)); err != nil {
+		return fmt.Errorf("nothing arrives of what leaves: %w", err)
+	}
+	if err := s.expect(ctx, s.flow, true); err != nil || s.outer == nil {
+		return err
+	}
+	// Its socket would have the CPU most of the time.
+	_, err := s.Lab.NewSink(s.outer, lab.DropAll)
+	return err
 }
 
-// ofAllowed is what passed of the sources that sent too much, as a share of what the limit allows.
-func (r *tableRow) ofAllowed() (all report.Samples) {
-	for _, p := range r.passed {
-		all = append(all, float64(p.heavy)/r.of.allowed(p.time))
+// attachPass attaches an empty program.
+func attachPass(_ context.Context, at *passSite) error {
+	p, err := rig.LoadInstructions("pass", asm.Mov.Imm(asm.R0, rig.XDPPass), asm.Return())
+	if err != nil {
+		return err
 	}
-	return all
-}
-
-// ofLight is the share of the packets of the other sources that passed; nil when there are none.
-func (r *tableRow) ofLight() (all report.Samples) {
-	for _, p := range r.passed {
-		if sent := lightShare * float64(p.received); r.of.light != "" && sent > 0 {
-			all = append(all, min(1, float64(p.light)/sent))
-		}
-	}
-	return all
-}
-
-// bars compare what Floodwall lets through on XDP with what it should.
-func (r *tableRow) bars(experiment string) (off, light *report.Bar) {
-	name := experiment + "/" + r.Name
-	if !r.xdp || len(r.passed) == 0 {
-		return nil, nil
-	}
-	worst := 0.0
-	for _, share := range r.ofAllowed() {
-		worst = max(worst, math.Abs(share-1))
-	}
-	off = report.AtMost(name+" off what the limit allows", worst, mostOff)
-	if shares := r.ofLight(); len(shares) > 0 {
-		light = report.AtLeast(name+" of other sources' packets", shares.Median(), leastLight)
-	}
-	return off, light
-}
-
-// publish adds the table of what passes, its results and its bars to the outcome.
-func (b *limitBuilder) publish() {
-	t := &report.Table{
-		Title: "limit: what passes",
-		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
-		Notes: []string{
-			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.FewerRounds(), passTime(b.Session), passRate/1e6),
-			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", burst),
-			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
-			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",
-		},
-	}
-	for _, r := range b.rows {
-		off, light := r.bars(b.Outcome.Name)
-		for _, bar := range []*report.Bar{off, light} {
-			if bar != nil {
-				b.Outcome.Bars = append(b.Outcome.Bars, bar)
-			}
-		}
-		t.AddRow(r.passCells(off, light)...)
-		b.Outcome.Results = append(b.Outcome.Results, r.passResult(b.Outcome.Name))
-	}
-	b.Outcome.Tables = append(b.Outcome.Tables, t)
-}
-
-// passCells are a row as text.
-func (r *tableRow) passCells(off, light *report.Bar) []string {
-	cells := make([]string, 11)
-	cells[0], cells[10] = r.Label, r.Missing
-	shares := r.ofAllowed()
-	if len(shares) == 0 {
-		return cells
-	}
-	seconds := r.passed[0].time
-	allowed := r.of.allowed(seconds) / seconds.Seconds()
-	cells[1], cells[2] = fmt.Sprintf("%.0f", shares.Median()*allowed), fmt.Sprintf("%.0f", allowed)
-	cells[3], cells[4] = fmt.Sprintf("%.3f", shares.Median()), fmt.Sprintf("%.3f .. %.3f", slices.Min(shares), slices.Max(shares))
-	if off != nil {
-		cells[5] = off.String()
-	}
-	if others := r.ofLight(); len(others) > 0 {
-		cells[6] = fmt.Sprintf("%.3f", others.Median())
-	}
-	if light != nil {
-		cells[7] = light.String()
-	}
-	if r.held >= 0 {
-		cells[8] = report.CountText(r.held)
-	}
-	if r.how.bytes > 0 {
-		cells[9] = fmt.Sprintf("%.1f", float64(r.how.bytes)/1e6)
-	}
-	return cells
-}
-
-// passResult is a row for programs.
-func (r *tableRow) passResult(experiment string) lab.Result {
-	res := lab.Result{Name: experiment + "/passes/" + r.Name, Runs: len(r.passed), Note: r.Missing}
-	add := func(unit string, figures report.Samples) {
-		if len(figures) > 0 {
-			res.Metrics = append(res.Metrics, figures.Metric(unit))
-		}
-	}
-	add("of-allowed", r.ofAllowed())
-	add("of-others", r.ofLight())
-	if r.held >= 0 {
-		add("held", report.Samples{float64(r.held)})
-	}
-	if r.how.bytes > 0 {
-		add("kernel-B", report.Samples{float64(r.how.bytes)})
-	}
-	return res
+	defer p.Close()
+	_, err = at.Lab.Attach(at.In, p) // until the lab ends
+	return err
 }

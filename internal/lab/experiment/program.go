@@ -28,34 +28,38 @@ var (
 )
 
 // packetKind is a kind of packet that is given to the loaded programs.
-type packetKind struct{ name, label, line string }
+type packetKind struct {
+	name, label, line string
+	most              float64 // nanoseconds above the empty program; 0: none are asked for
+}
 
 // packetKinds are of no service. No rule but those about the two sources matches.
 var packetKinds = []packetKind{
-	{"udp4", "UDP", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46"},
-	{"udp6", "UDP, IPv6", "udp [2400::9]:4000 > [fd00::2]:53 len=60"},
-	{"syn", "TCP SYN with options", "tcp 9.9.9.9:40000 > 10.0.0.2:80 S tcpopts=mss:1460,sack,ts,nop,ws:7"},
-	{"ack", "TCP ACK", "tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1000 ack=1000"},
-	{"echo", "ICMP echo request", "icmp 9.9.9.9 > 10.0.0.2 echo-request len=84"},
-	{"vlan", "UDP with a VLAN tag", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46 vlan=10"},
-	{"fragment", "UDP, a later fragment", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=1500 frag=1480"},
-	{"ext6", "UDP, IPv6 with extension headers", "udp [2400::9]:4000 > [fd00::2]:53 ext=hbh,dst"},
-	{"arp", "not IP (ARP)", "arp 9.9.9.9 > 10.0.0.2"},
-	{"listed", "UDP, a listed source", "udp 1.2.3.4:4000 > 10.0.0.2:53 len=46"},
-	{"banned", "UDP, a banned source", "udp 5.6.7.8:4000 > 10.0.0.2:53 len=46"},
+	{"udp4", "UDP", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46", 0},
+	{"udp6", "UDP, IPv6", "udp [2400::9]:4000 > [fd00::2]:53 len=60", 0},
+	{"syn", "TCP SYN with options", "tcp 9.9.9.9:40000 > 10.0.0.2:80 S tcpopts=mss:1460,sack,ts,nop,ws:7", 0},
+	{"ack", "TCP ACK", "tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1000 ack=1000", 0},
+	{"echo", "ICMP echo request", "icmp 9.9.9.9 > 10.0.0.2 echo-request len=84", 0},
+	{"vlan", "UDP with a VLAN tag", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46 vlan=10", 0},
+	{"fragment", "UDP, a later fragment", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=1500 frag=1480", 0},
+	{"ext6", "UDP, IPv6 with extension headers", "udp [2400::9]:4000 > [fd00::2]:53 ext=hbh,dst", 0},
+	{"arp", "not IP (ARP)", "arp 9.9.9.9 > 10.0.0.2", 0},
+	{"listed", "UDP, a listed source", "udp 1.2.3.4:4000 > 10.0.0.2:53 len=46", 0},
+	{"banned", "UDP, a banned source", "udp 5.6.7.8:4000 > 10.0.0.2:53 len=46", 0},
 }
 
 // column is a program to run.
 type column struct {
 	name, head string
 	text       string // of its policy; "" for the empty program
+	leaving    bool   // it sees what leaves, not what arrives
 	prepare    preparation
 	figures    []report.Samples // nanoseconds, of each kind of packet
 	shares     []report.Samples // the yardstick's nanoseconds in the same moments, by these
 }
 
 // preparation readies a policy that is applied, and its program, for what they are given.
-type preparation func(context.Context, control.Instance, *ebpf.Program) error
+type preparation func(context.Context, *rig.Site, control.Instance, *ebpf.Program) error
 
 // table is programs, and the packets that each of them is given.
 type table struct {
@@ -69,6 +73,14 @@ func newTable(title string, kinds []packetKind, columns ...*column) *table {
 	t := &table{title, kinds, append([]*column{{name: "empty", head: "empty"}}, columns...)}
 	for _, c := range t.columns {
 		c.figures, c.shares = make([]report.Samples, len(kinds)), make([]report.Samples, len(kinds))
+	}
+	return t
+}
+
+// ofLeaving is the same table, of packets that leave.
+func (t *table) ofLeaving() *table {
+	for _, c := range t.columns {
+		c.leaving = true
 	}
 	return t
 }
@@ -87,12 +99,15 @@ func runProgram(ctx context.Context, s *rig.Session) error {
 			newTable("program: nanoseconds a packet, by checks", packetKinds, checksColumns()...),
 			newTable("program: nanoseconds a packet, by rules that do not match; checks: standard", packetKinds, rulesColumns()...),
 			newTable("program: nanoseconds a packet of a service, by its protection", serviceKinds(), serviceColumns()...),
+			newTable("program: nanoseconds a reply to what has left", replyKinds(), repliesColumn("replies")),
+			newTable("program: nanoseconds a packet that leaves", leavingKinds, repliesColumn("leaving")).ofLeaving(),
 		} {
 			if t.keep(s.Wants); len(t.columns) == 0 {
 				continue
 			}
 			err := t.run(ctx, s, at)
 			s.Outcome.Tables = append(s.Outcome.Tables, t.publish(s))
+			t.bars(s)
 			if err != nil {
 				return err
 			}
@@ -143,7 +158,10 @@ func (c *column) resultName() string { return report.Choice(c.text == "", "", "f
 // install gets the column's program into the kernel, attached to the site's device, until it is removed: the kernel enters each
 // that it runs in its dispatcher of XDP programs, for which it waits for all CPUs, unless it is there already.
 func (c *column) install(ctx context.Context, at *rig.Site) (p *ebpf.Program, remove func() error, err error) {
-	if c.text == "" {
+	switch {
+	case c.text == "" && c.leaving:
+		return installEmptyLeaving()
+	case c.text == "":
 		return installEmpty(at)
 	}
 	held, err := at.Install(ctx, c.text, rig.TargetOptions("xdp"))
@@ -152,11 +170,15 @@ func (c *column) install(ctx context.Context, at *rig.Site) (p *ebpf.Program, re
 	}
 	remove = held.Remove
 	err = at.Server.Do(func() error {
-		if p, err = rig.AttachedProgram(at.In.Name); err != nil {
+		open := rig.AttachedProgram
+		if c.leaving {
+			open = rig.EgressProgram
+		}
+		if p, err = open(at.In.Name); err != nil {
 			return err
 		}
 		remove = func() error { return errors.Join(p.Close(), held.Remove()) }
-		return c.prepare(ctx, held.Instance, p)
+		return c.prepare(ctx, at, held.Instance, p)
 	})
 	if err != nil {
 		return nil, nil, errors.Join(err, remove())
@@ -177,7 +199,7 @@ func installEmpty(at *rig.Site) (p *ebpf.Program, remove func() error, err error
 }
 
 // banSource bans the banned source, and sees to it that the program knows.
-func banSource(ctx context.Context, in control.Instance, _ *ebpf.Program) error {
+func banSource(ctx context.Context, _ *rig.Site, in control.Instance, _ *ebpf.Program) error {
 	p := netip.PrefixFrom(bannedSource, bannedSource.BitLen())
 	if _, err := in.Block(ctx, "bans", []ban.Ban{{Prefix: p, For: ban.Forever}}); err != nil {
 		return err

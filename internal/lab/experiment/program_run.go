@@ -215,3 +215,16 @@ func (c *column) publish(s *rig.Session, kind packetKind, at int) string {
 	})
 	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)
 }
+
+// bars hold what the table's kinds of packets cost above the empty program under their bounds.
+func (t *table) bars(s *rig.Session) {
+	empty := t.columns[0]
+	for _, c := range t.columns[1:] {
+		for i, k := range t.kinds {
+			if k.most > 0 && len(c.figures[i]) > 0 && len(empty.figures[i]) > 0 {
+				above := c.figures[i].Median() - empty.figures[i].Median()
+				s.Outcome.Bars = append(s.Outcome.Bars, report.AtMost("program/"+c.row(k)+" ns above empty", above, k.most))
+			}
+		}
+	}
+}

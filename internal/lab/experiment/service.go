@@ -22,7 +22,7 @@ func serviceColumns() []*column {
 	}
 }
 
-func nothing(context.Context, control.Instance, *ebpf.Program) error { return nil }
+func nothing(context.Context, *rig.Site, control.Instance, *ebpf.Program) error { return nil }
 
 // connection is one to the service.
 type connection struct {
@@ -48,14 +48,14 @@ func (c *connection) stray() string {
 // does not put that back between two runs.
 func serviceKinds() (kinds []packetKind) {
 	for _, c := range programConnections {
-		kinds = append(kinds, packetKind{"segment" + c.name, "segment of a connection" + c.label, c.segment()},
-			packetKind{"stray" + c.name, "ACK of no connection" + c.label, c.stray()})
+		kinds = append(kinds, packetKind{"segment" + c.name, "segment of a connection" + c.label, c.segment(), 0},
+			packetKind{"stray" + c.name, "ACK of no connection" + c.label, c.stray(), 0})
 	}
 	return kinds
 }
 
 // connect has the clients prove their addresses to a program: it is sent SYNs, and the ACKs of what it answers.
-func connect(_ context.Context, _ control.Instance, p *ebpf.Program) error {
+func connect(_ context.Context, _ *rig.Site, _ control.Instance, p *ebpf.Program) error {
 	for _, c := range programConnections {
 		answer, err := programSend(p, fmt.Sprintf("tcp %s > %s S seq=1000", c.client, c.server), rig.XDPTX)
 		if err != nil {

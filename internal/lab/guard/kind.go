@@ -37,6 +37,33 @@ const (
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )
 
+// Packets that arrive on flows that began here.
+const (
+	reply4   = "tcp 9.9.9.9:443 > 10.0.0.2:40001 . seq=1001 ack=1001 len=1500"
+	reply6   = "tcp [2400::9]:443 > [fd00::2]:40001 . seq=1001 ack=1001 len=1500"
+	replyUDP = "udp 9.9.9.9:53 > 10.0.0.2:40001 len=512"
+)
+
+// begun are the packets that have left, and by each the packet that it is answered with.
+var begun = map[string]string{
+	"tcp 10.0.0.2:40001 > 9.9.9.9:443 . seq=1 ack=1":    reply4,
+	"tcp [fd00::2]:40001 > [2400::9]:443 . seq=1 ack=1": reply6,
+	"udp 10.0.0.2:40001 > 9.9.9.9:53":                   replyUDP,
+}
+
+// forgedTo is the port of which other flows are open, and which forged answers are for.
+var forgedTo = netip.AddrPortFrom(rig.Server4, 40_000)
+
+// forgedReplies is forged answers at random, some of which meet a place of the table that flows have.
+func forgedReplies(name string) kind {
+	return kind{name: name, want: rig.XDPDrop, lines: func(*guard) (lines []string) {
+		for _, from := range rig.RandomHosts(means).Listed {
+			lines = append(lines, fmt.Sprintf("tcp %s:443 > %s . seq=1001 ack=1001", from, forgedTo))
+		}
+		return lines
+	}}
+}
+
 // ruled is a flood from all sources that the policy of n rules names, in rules for other ports.
 func ruled(n int) kind {
 	return flood(fmt.Sprintf("rules=%d/listed", n), func(*guard) []netip.Addr { return rig.RuleHosts(n) })

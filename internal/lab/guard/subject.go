@@ -54,6 +54,10 @@ var subjects = []subject{
 		dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6), dropped("rules=20/vlan", tagged),
 	}},
 	{replying(20, "checks: off"), []kind{dropped("rules=20/replies", udp4), dropped("rules=20/replies/ipv6", udp6)}},
+	{flowing(20), []kind{
+		after("reply", rig.XDPPass, 1, reply4), after("reply/ipv6", rig.XDPPass, 1, reply6),
+		after("reply/udp", rig.XDPPass, 1, replyUDP), forgedReplies("reply/forged"),
+	}},
 	{rules(20, "off\n"+sampled), []kind{dropped("rules=20/sampled", udp4)}},
 	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
 	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4), dropped("rules=20/strict/dns", answer), forged("rules=20/strict/forged")}},
@@ -108,6 +112,35 @@ func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Progra
 func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return policy(keys+"\n"+rig.RulesPolicy(n))(ctx, g, use)
+	}
+}
+
+// openFlows are open while packets of none of them are counted.
+const openFlows = 250_000
+
+// flowing is the program of n rules that do not match, where flows have begun here: the replies of each have come once.
+func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		return replying(n, "checks: off")(ctx, g, func(xdp *ebpf.Program) error {
+			egress, err := rig.EgressProgram(g.at.In.Name)
+			if err != nil {
+				return err
+			}
+			defer egress.Close()
+			for own, reply := range begun {
+				err := rig.Leave(egress, own)
+				if err == nil {
+					_, err = rig.Arrive(xdp, reply)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if err := rig.OpenFlows(xdp, egress, forgedTo, openFlows); err != nil {
+				return err
+			}
+			return use(xdp)
+		})
 	}
 }
 

@@ -34,9 +34,10 @@ type RateTable struct {
 	Title string
 	cores Cores
 	Rows  []*Rate
-	least *Rate // the least that a filter of these packets does: one of rows
-	Base  *Rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
-	Rival *Rate // what the others should be faster than: one of rows, or nil
+	least *Rate  // the least that a filter of these packets does: one of rows
+	Base  *Rate  // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
+	By    string // the unit of figures by the base's
+	Rival *Rate  // what the others should be faster than: one of rows, or nil
 	Notes []string
 }
 

@@ -1,6 +1,9 @@
 package rig
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // costHead is the columns of a table of costs.
 var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", ""}
@@ -23,6 +26,14 @@ func (t *RateTable) costCells(r *Rate) []string {
 		cells[6] = "baseline"
 	}
 	return cells
+}
+
+// ofArticle leaves out the columns of an article if no row is of one.
+func (t *RateTable) ofArticle(cells []string) []string {
+	if slices.ContainsFunc(t.Rows, func(r *Rate) bool { return r.Article != nil }) {
+		return cells
+	}
+	return slices.Delete(slices.Clone(cells), 1, 3)
 }
 
 // ArticleRow is what the article says of a case.

@@ -32,7 +32,7 @@ func (t *RateTable) keep(wanted func(row string) bool) {
 // head is the columns.
 func (t *RateTable) head() []string {
 	if t.Base != nil {
-		return costHead
+		return t.ofArticle(costHead)
 	}
 	head := []string{"", "Mpps", "ns/packet", "of least", "from .. to"}
 	if t.Rival != nil {
@@ -44,7 +44,7 @@ func (t *RateTable) head() []string {
 // cells are a row as text.
 func (t *RateTable) cells(r *Rate) []string {
 	if t.Base != nil {
-		return t.costCells(r)
+		return t.ofArticle(t.costCells(r))
 	}
 	cells := make([]string, len(t.head()))
 	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
@@ -175,7 +175,7 @@ func (t *RateTable) result(experiment string, r *Rate) lab.Result {
 	add("ns/op", r.Arrived().Each(func(pps float64) float64 { return 1e9 / pps }))
 	add("Mpps", r.Arrived().Each(func(pps float64) float64 { return pps / 1e6 }))
 	add("of-least", t.ofLeast(r))
-	add("x-raw-drop", shares(t.Base, r))
+	add(t.By, shares(t.Base, r))
 	add("x-rival", shares(r, t.Rival))
 	res.Metrics = append(res.Metrics, r.Extra...)
 	return res

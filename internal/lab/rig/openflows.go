@@ -1,0 +1,101 @@
+package rig
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// EgressProgram opens the program at the egress hook (TCX, Linux 6.6) of a device in the calling thread's network namespace.
+func EgressProgram(device string) (*ebpf.Program, error) {
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", device, err)
+	}
+	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		return nil, &Missing{Reason: fmt.Sprintf("what leaves device %s: %v", device, err)}
+	}
+	if len(there.Programs) != 1 {
+		return nil, fmt.Errorf("device %s: %d programs see what leaves, want 1", device, len(there.Programs))
+	}
+	return ebpf.NewProgramFromID(there.Programs[0].ID)
+}
+
+// goesOn reports whether a packet goes on after the egress hook: TC_ACT_OK, or TCX_NEXT of linux/bpf.h.
+func goesOn(action uint32) bool { return action == 0 || action == ^uint32(0) }
+
+// Leave gives a packet, in the notation of package packet, to the program that sees what leaves.
+func Leave(egress *ebpf.Program, line string) error {
+	spec, err := packet.Parse(line)
+	if err != nil {
+		return fmt.Errorf("packet %q: %w", line, err)
+	}
+	return leave(egress, spec.Frame())
+}
+
+// Arrive gives a packet to an XDP program, and returns the enum xdp_action.
+func Arrive(xdp *ebpf.Program, line string) (action uint32, err error) {
+	spec, err := packet.Parse(line)
+	if err != nil {
+		return 0, fmt.Errorf("packet %q: %w", line, err)
+	}
+	return arrive(xdp, spec.Frame())
+}
+
+func arrive(xdp *ebpf.Program, frame []byte) (action uint32, err error) {
+	return xdp.Run(&ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+64)})
+}
+
+func leave(egress *ebpf.Program, frame []byte) error {
+	action, _, err := egress.Test(frame)
+	if err == nil && !goesOn(action) {
+		err = fmt.Errorf("a packet that leaves: action %d", int32(action))
+	}
+	return err
+}
+
+// Where a frame of IPv4 has its addresses.
+const (
+	frameSource      = 26
+	frameDestination = 30
+)
+
+// OpenFlows has n connections of TCP be open from one address and port of IPv4 to as many others: a segment of each leaves,
+// and one comes back.
+func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
+	const port = 443
+	parse := func(format string, args ...any) ([]byte, error) {
+		spec, err := packet.Parse(fmt.Sprintf(format, args...))
+		return spec.Frame(), err
+	}
+	out, err := parse("tcp %s > 192.0.2.1:%d . seq=1 ack=1", own, port)
+	if err != nil {
+		return err
+	}
+	in, err := parse("tcp 192.0.2.1:%d > %s . seq=1 ack=1", port, own)
+	if err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(Seed, uint64(own.Port())))
+	for range n {
+		other := r.Uint32()
+		binary.BigEndian.PutUint32(out[frameDestination:], other)
+		binary.BigEndian.PutUint32(in[frameSource:], other)
+		if err := leave(egress, out); err != nil {
+			return err
+		}
+		// Of a flow for which there was no place it does not pass.
+		if _, err := arrive(xdp, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
