@@ -17,7 +17,7 @@ func notes(pol *Policy) []Note {
 	if i := slices.IndexFunc(pol.Rules, answersAll); pol.Default == Drop && i >= 0 {
 		ns = append(ns, reflects(pol.Rules[i]))
 	}
-	ns = append(ns, replyNotes(pol)...)
+	ns = append(ns, ReplyNotes(pol)...)
 	ns = append(ns, limitNotes(pol)...)
 	ns = append(ns, essentialNotes(pol)...)
 	ns = append(ns, guardNotes(pol.Services)...)
@@ -58,10 +58,16 @@ func canForge(state uint32) bool {
 	return state != packet.StateEstablished && state != packet.StateRelated
 }
 
-// replyNotes are about rules for what comes back, where `replies` passes that already.
-func replyNotes(pol *Policy) (ns []Note) {
-	if !pol.Replies {
+// ReplyNotes are about rules for what comes back, where `replies` passes that already, or would.
+func ReplyNotes(pol *Policy) (ns []Note) {
+	if pol.Default != Drop {
 		return nil
+	}
+	byState, byPort := "passes what conntrack knows; `replies: pass` in its place has XDP decide that, without conntrack",
+		"lets in any sender who chooses its source port; `replies: pass` in its place lets in answers only"
+	if pol.Replies {
+		byState = "is not needed beside `replies: pass`, unless rules behind it drop replies; XDP decides those without conntrack"
+		byPort = "is hardly needed beside `replies: pass`, and lets in any sender who chooses its source port"
 	}
 	for _, r := range pol.Rules {
 		m := r.Match
@@ -71,9 +77,9 @@ func replyNotes(pol *Policy) (ns []Note) {
 		}
 		switch {
 		case m.State != nil && m.SPort == nil && !slices.ContainsFunc(m.State, canForge):
-			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q is not needed beside `replies: pass`, unless rules behind it drop replies; XDP decides those without conntrack", r.Name)})
+			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q %s", r.Name, byState)})
 		case m.State == nil && m.SPort != nil:
-			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q is hardly needed beside `replies: pass`, and lets in any sender who chooses its source port", r.Name)})
+			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q %s", r.Name, byPort)})
 		}
 	}
 	return ns

@@ -79,11 +79,17 @@ func status(ctx context.Context, e *env, all bool) error {
 	}
 	if r := s.ReplyFlows; r != nil {
 		e.Println("")
-		e.Println("%s, capacity %s, %s displaced", wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced+r.Refused))
+		e.Println("%s", flowsLine(r))
 	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
 	return wholeOr(s)
+}
+
+// flowsLine says how full the table of flows is whose replies pass.
+func flowsLine(r *control.ReplyFlowStatus) string {
+	return fmt.Sprintf("%s, capacity %s, %s displaced",
+		wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced+r.Refused))
 }
 
 // wholeOr is the exit status: it fails when something is open.

@@ -29,7 +29,11 @@ func Head(t *operate.Top) []string {
 	rates.Row("passed", wording.Rate(t.Passed.Packets), wording.Rate(t.Passed.Bits))
 	rates.Row("dropped", wording.Rate(t.Dropped.Packets), wording.Rate(t.Dropped.Bits))
 	name := fmt.Sprintf("%s, generation %d, %s on %s, over %.1f s", t.Policy, t.Generation, t.Target, strings.Join(t.Devices, ", "), t.Seconds)
-	return append([]string{wording.Printable(name)}, rates.Lines()...)
+	lines := append([]string{wording.Printable(name)}, rates.Lines()...)
+	if t.ReplyFlows != nil {
+		lines = append(lines, flowsLine(t.ReplyFlows))
+	}
+	return lines
 }
 
 // Reasons is the table of rules, checks and the default.

@@ -3,6 +3,8 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -164,4 +166,21 @@ func TestTrial(t *testing.T) {
 	same(t, []Finding{notLoaded(datapath.ErrNotLoaded, "/d"), notLoaded(gone, "/d")},
 		"note floodwall: floodwall apply POLICY; floodwall init POLICY writes a first one", "problem floodwall: floodwall repair")
 	same(t, []Finding{broken(errors.New("generation 3: no table"), "/d")}, "problem floodwall: floodwall apply policy.yaml")
+}
+
+// TestAnswerRules has policies in whose files rules pass what comes back: beside `replies: drop`, and where nothing else does.
+func TestAnswerRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	for text, want := range map[string][]string{
+		"replies: drop\nrules: [{name: answers, proto: tcp, sport: 443, then: pass}]": {"note floodwall-replies: replies: pass"},
+		"replies: drop\nrules: [{name: answers, state: established, then: pass}]":     {"note floodwall-replies: replies: pass"},
+		"rules: [{name: answers, proto: tcp, sport: 443, then: pass}]":                {"note floodwall-replies: replies: pass"},
+		"rules: [{name: theirs, from: 192.0.2.1, sport: udp/53, then: pass}]":         nil,
+	} {
+		if err := os.WriteFile(file, []byte("devices: [eth0]\ndefault: drop\nservices: [{name: ssh, port: tcp/22}]\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		same(t, answerRules(file), want...)
+	}
+	same(t, answerRules(file+".gone"))
 }

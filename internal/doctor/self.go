@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // self reports whether Floodwall runs, and what it says of its own state.
@@ -104,6 +105,23 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 		if len(h.only) == 0 || slices.Contains(h.only, d.Name) {
 			found = append(found, h.mode(d))
 		}
+	}
+	return append(found, answerRules(s.Policy)...)
+}
+
+// answerRules reports rules for what comes back in the policy's file, where `replies` does that. A file that has gone, or is another's
+// by now, says nothing of what runs.
+func answerRules(file string) (found []Finding) {
+	p, err := policy.Read(file)
+	if err != nil {
+		return nil
+	}
+	for _, n := range policy.ReplyNotes(p) {
+		f := Finding{
+			ID: "floodwall-replies", Severity: Note, Evidence: fmt.Sprintf("%s (%s:%d)", n.Msg, file, n.Pos.Line),
+			Cost: "packets take conntrack, or pass that answer nothing",
+		}
+		found = append(found, f.policy("replies: pass"))
 	}
 	return found
 }

@@ -17,16 +17,17 @@ import (
 
 // Top is what came to this host in some seconds, and what the policy did with it.
 type Top struct {
-	Policy     string       `json:"policy"`
-	Generation int          `json:"generation"`
-	Target     string       `json:"target"`
-	Devices    []string     `json:"devices"`
-	Seconds    float64      `json:"seconds"`
-	Passed     Rate         `json:"passed"`
-	Dropped    Rate         `json:"dropped"`
-	Reasons    []ReasonRate `json:"reasons"`           // that counted packets in this time, the most frequent first
-	Samples    *Samples     `json:"samples,omitempty"` // nil when none could be taken
-	Warning    string       `json:"warning,omitempty"` // why
+	Policy     string                   `json:"policy"`
+	Generation int                      `json:"generation"`
+	Target     string                   `json:"target"`
+	Devices    []string                 `json:"devices"`
+	Seconds    float64                  `json:"seconds"`
+	Passed     Rate                     `json:"passed"`
+	Dropped    Rate                     `json:"dropped"`
+	ReplyFlows *control.ReplyFlowStatus `json:"reply_flows,omitempty"` // nil where XDP tells no replies
+	Reasons    []ReasonRate             `json:"reasons"`               // that counted packets in this time, the most frequent first
+	Samples    *Samples                 `json:"samples,omitempty"`     // nil when none could be taken
+	Warning    string                   `json:"warning,omitempty"`     // why
 }
 
 // Rate is packets and bits in a second.
@@ -173,7 +174,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 func Between(before, after *control.Status) *Top {
 	t := &Top{
 		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after),
-		Seconds: after.Read.Sub(before.Read).Seconds(),
+		Seconds: after.Read.Sub(before.Read).Seconds(), ReplyFlows: after.ReplyFlows,
 		Reasons: []ReasonRate{},
 	}
 	t.count(before, after)
