@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "replyclient.h"
 #include "replyflow.h"
 #include "l4.h"
 #include "packet.h"
@@ -77,12 +78,6 @@ static __always_inline bool usual_leaving(struct __sk_buff *skb, struct leaving 
 	reply_ends6(&l->key, &six->daddr, &six->saddr);
 	l->client = six->saddr.in6_u.u6_addr32[3];
 	return leaving_ports(l, six + 1, end, six->nexthdr);
-}
-
-/* The number of a client: 0 for this host, else a hash of its address, or of this side's behind masquerading. */
-static __always_inline __u32 client_number(struct __sk_buff *skb, __u32 address)
-{
-	return skb->ingress_ifindex ? 1 + ((address * 0x9e3779b1u) >> 16) % (REPLY_CLIENTS - 1) : 0;
 }
 
 /*
@@ -232,8 +227,8 @@ static __always_inline bool place_reply_flow(struct reply_bucket *b, __u64 next,
  */
 __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u64 index, __u32 as)
 {
+	__u32 state, now, client;
 	__u64 hash, at, word;
-	__u32 state, now;
 
 	if (!b || !l)
 		return 1;
@@ -249,8 +244,11 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 		return 0;
 	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
 	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
+	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
+	if (!client)
+		client = l->client;
 	return !state ||
-	       __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, index, l->client, state, now)) == word;
+	       __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, index, client, state, now)) == word;
 }
 
 enum { REPLY_AS_SHIFT = 16 };

@@ -35,6 +35,7 @@ type scene struct {
 	*testing.T
 	control.Instance
 	ctx                      context.Context
+	lab                      *lab.Lab
 	server, client, attacker *lab.Host
 	sockets                  []*net.UDPConn // of listen
 }
@@ -48,7 +49,7 @@ func inScene(t *testing.T, test func(*scene)) {
 	}
 	s := &scene{T: t, Instance: control.Instance{Dir: filepath.Join(testutil.MountBPF(t), "floodwall")}}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
-		s.ctx = ctx
+		s.ctx, s.lab = ctx, l
 		if err := s.build(l); err != nil {
 			return err
 		}
@@ -84,16 +85,25 @@ func (s *scene) build(l *lab.Lab) error {
 			return err
 		}
 	}
-	return s.server.Do(func() error {
-		for _, r := range []string{"0.0.0.0/0 10.0.0.1", "::/0 fd00::1"} {
-			to, via, _ := strings.Cut(r, " ")
-			_, dst, _ := net.ParseCIDR(to)
-			if err := netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}); err != nil {
-				return fmt.Errorf("route %s: %w", r, err)
-			}
+	for _, r := range []string{"0.0.0.0/0 10.0.0.1", "::/0 fd00::1"} {
+		if err := route(s.server, r); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// route has a host send what is for a prefix to a neighbor: "PREFIX NEIGHBOR".
+func route(h *lab.Host, r string) error {
+	to, via, _ := strings.Cut(r, " ")
+	_, dst, err := net.ParseCIDR(to)
+	if err == nil {
+		err = h.Do(func() error { return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}) })
+	}
+	if err != nil {
+		return fmt.Errorf("route %s: %w", r, err)
+	}
+	return nil
 }
 
 func (s *scene) apply(target plan.Target, text string) {

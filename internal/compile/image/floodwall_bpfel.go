@@ -180,6 +180,7 @@ const (
 	floodwallVarProtectRouter    = "protect_router"
 	floodwallVarProtects         = "protects"
 	floodwallVarQuestionKey      = "question_key"
+	floodwallVarReadsKernel      = "reads_kernel"
 	floodwallVarReadsMss         = "reads_mss"
 	floodwallVarReplyFilter      = "reply_filter"
 	floodwallVarReplyFlows       = "reply_flows"
@@ -344,6 +345,7 @@ type floodwallVariableSpecs struct {
 	ProtectRouter   *ebpf.VariableSpec `ebpf:"protect_router"`
 	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	ReadsKernel     *ebpf.VariableSpec `ebpf:"reads_kernel"`
 	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.VariableSpec `ebpf:"reply_flows"`
@@ -515,6 +517,7 @@ type floodwallVariables struct {
 	ProtectRouter   *ebpf.Variable `ebpf:"protect_router"`
 	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	ReadsKernel     *ebpf.Variable `ebpf:"reads_kernel"`
 	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.Variable `ebpf:"reply_flows"`

@@ -119,6 +119,10 @@ const (
 	DynamicWhy   = "dynamic_why"   // and which text is whose
 )
 
+// ReadsKernel is the constant that lets the program at egress read the kernel's memory (bpf/replyclient.h). It depends on the kernel, so the
+// loader sets it.
+const ReadsKernel = floodwallVarReadsKernel
+
 // verifiedClients is the largest number of verified clients. The one used longest ago goes first.
 const verifiedClients = 1 << 16
 

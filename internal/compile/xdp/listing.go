@@ -44,8 +44,9 @@ var public = []string{
 	"dns_verify", "dynamic_dst_sets", "dynamic_src_sets", "enabled_checks", "entry_calls", "filter4_hosts", "filter4_mask",
 	"filter4_shift", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
-	"name_root_sets", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects", "reads_mss",
-	"reply_shift", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share", "verify_cookies", "window_length",
+	"name_root_sets", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
+	"reads_kernel", "reads_mss", "reply_shift", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
+	"verify_cookies", "window_length",
 }
 
 // constantText writes a constant's value, sets of bits in hexadecimal.

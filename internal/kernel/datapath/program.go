@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
 // Program is an image in the kernel, attached or not.
@@ -65,6 +66,9 @@ func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program,
 // loadFilled loads a spec of the image that goes on with the kept maps, and writes the image's content to all others. It does both at once:
 // the kernel takes a tenth of a second to verify the program, and so does a long list to be written.
 func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (*Program, error) {
+	if err := spec.Variables[image.ReadsKernel].Set(im.Egress && features.ReadsKernel()); err != nil {
+		return nil, fmt.Errorf("constant %s: %w", image.ReadsKernel, err)
+	}
 	fresh, err := newMaps(im, spec, kept)
 	defer closeMaps(fresh) // the program has descriptors of its own
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -55,4 +57,10 @@ func tryClsact() error {
 		}()
 	}()
 	return <-tried
+}
+
+// ReadsKernel reports whether programs at the tc hook may read the kernel's memory: not where it is locked down for confidentiality
+// (kernel_lockdown(7)), nor without CAP_PERFMON.
+func ReadsKernel() bool {
+	return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnProbeReadKernel) == nil
 }

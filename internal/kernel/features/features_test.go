@@ -20,4 +20,7 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if !features.ReadsKernel() {
+		t.Error("programs may not read the kernel's memory")
+	}
 }

@@ -1,0 +1,407 @@
+package traffic
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+const onlyReplies = "default: drop\nservices: [{name: mark, port: udp/9}]\n"
+
+// gateway is a scene whose server has clients behind it. The attacker's link is its uplink, where IPv4 of the clients is masqueraded, and IPv6
+// is not.
+type gateway struct {
+	*scene
+	lan    *lab.Host        // has the addresses of all clients but of the one that scans
+	mac    net.HardwareAddr // of the gateway, to the clients
+	secret uint64           // key and size of the table of reply flows
+	shift  int
+}
+
+// clients are those of a gateway in one family.
+type clients struct {
+	honest  []netip.Addr
+	scanner netip.Addr // nobody has it, so that no reset follows the answers
+	own     netip.Addr // the scanner's address outside
+	server  netip.AddrPort
+	scanned netip.Prefix
+}
+
+var families = []clients{{
+	[]netip.Addr{netip.MustParseAddr("192.168.7.2"), netip.MustParseAddr("192.168.7.3"), netip.MustParseAddr("192.168.7.4")},
+	netip.MustParseAddr("192.168.7.66"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddrPort("10.0.0.1:7001"), netip.MustParsePrefix("198.18.0.0/15"),
+}, {
+	[]netip.Addr{netip.MustParseAddr("fd07::2"), netip.MustParseAddr("fd07::3"), netip.MustParseAddr("fd07::4")},
+	netip.MustParseAddr("fd07::66"), netip.MustParseAddr("fd07::66"), netip.MustParseAddrPort("[fd00::1]:7001"), netip.MustParsePrefix("2001:db8::/32"),
+}}
+
+func newGateway(s *scene) *gateway {
+	s.Helper()
+	g := &gateway{scene: s}
+	must := func(err error) {
+		s.Helper()
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	var err error
+	g.lan, err = s.lab.Host("lan")
+	must(err)
+	ends := lab.LinkOptions{
+		A: lab.EndOptions{Queue: true},
+		B: lab.EndOptions{Addrs: lab.ParseAddrs("192.168.7.1/24 fd07::1/64")},
+	}
+	for _, f := range families {
+		for _, a := range f.honest {
+			ends.A.Addrs = append(ends.A.Addrs, netip.PrefixFrom(a, a.BitLen()*3/4)) // not the prefix of the link
+		}
+	}
+	_, inside, err := s.lab.Connect(g.lan, s.server, ends)
+	must(err)
+	g.mac = inside.MAC
+	must(s.server.Router())
+	must(route(g.lan, "0.0.0.0/0 192.168.7.1"))
+	must(route(g.lan, "::/0 fd07::1"))
+	must(route(s.attacker, "fd07::/64 fd00::2"))
+	must(s.server.Do(func() error {
+		subject.Nft(s.T, `table ip nat {
+	chain postrouting {
+		type nat hook postrouting priority srcnat
+		oifname attacker masquerade
+	}
+}`, "-f", "-")
+		return nil
+	}))
+	return g
+}
+
+// clientNumber is client_number() of bpf/replyclient.h.
+func clientNumber(a netip.Addr) uint32 {
+	raw := a.AsSlice()
+	return 1 + binary.LittleEndian.Uint32(raw[len(raw)-4:])*0x9e3779b1>>16%127
+}
+
+// readSecret reads by what the policy's program finds the bucket of a flow.
+func (g *gateway) readSecret() {
+	g.Helper()
+	pins, err := filepath.Glob(g.Dir + "/generation-*/" + strings.ReplaceAll(image.ReplyFilter, ".", "%2e"))
+	if err != nil || len(pins) != 1 {
+		g.Fatalf("filter of reply flows: %v, %v", pins, err)
+	}
+	m, err := ebpf.LoadPinnedMap(pins[0], nil)
+	if err != nil {
+		g.Fatal(err)
+	}
+	defer m.Close()
+	filter, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.secret = binary.LittleEndian.Uint64(filter)
+	for g.shift = 64; 1<<(64-g.shift) < len(filter)-image.ReplySecretsSize; g.shift-- {
+	}
+}
+
+// bucket is the place of a flow of TCP: reply_index() of bpf/replyflow.h.
+func (g *gateway) bucket(own, other netip.AddrPort) uint64 {
+	raw := func(a netip.Addr) []byte { return append(make([]byte, 4), a.AsSlice()...) }
+	o, w := raw(other.Addr()), raw(own.Addr())
+	near := binary.LittleEndian.Uint64(o[len(o)-8:])
+	if other.Addr().Is4() {
+		near >>= 32
+	}
+	var ports [4]byte
+	binary.BigEndian.PutUint16(ports[:], other.Port())
+	binary.BigEndian.PutUint16(ports[2:], own.Port())
+	rest := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(w[len(w)-4:]))
+	return (near + rest*image.ReplyTCP) * g.secret >> g.shift
+}
+
+// connected has each client open connections to the outside, on which the server sends something first, and returns both ends.
+func (g *gateway) connected(f clients, each int) (list []pushed) {
+	g.Helper()
+	l, err := g.attacker.Listen(f.server)
+	if err != nil {
+		g.Fatal(err)
+	}
+	defer l.Close()
+	for i := range each * len(f.honest) {
+		from := net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.honest[i%len(f.honest)], 0))
+		var p pushed
+		err := g.lan.Do(func() (err error) {
+			p.own, err = net.DialTCP("tcp", from, net.TCPAddrFromAddrPort(f.server))
+			return err
+		})
+		if err != nil {
+			g.Fatal(err)
+		}
+		if p.peer, err = l.Accept(); err != nil {
+			g.Fatal(err)
+		}
+		g.Cleanup(func() { p.own.Close(); p.peer.Close() })
+		list = append(list, p)
+	}
+	return list
+}
+
+// probe is a flow of the scanner.
+type probe struct{ from, own, to netip.AddrPort }
+
+func (f clients) probe(r *rand.Rand) probe {
+	to := f.scanned.Addr().AsSlice()
+	binary.BigEndian.PutUint16(to[len(to)-2:], uint16(r.Uint32()))
+	a, _ := netip.AddrFromSlice(to)
+	port := uint16(1024 + r.IntN(60_000))
+	return probe{netip.AddrPortFrom(f.scanner, port), netip.AddrPortFrom(f.own, port), netip.AddrPortFrom(a, uint16(1+r.IntN(1000)))}
+}
+
+// aimed returns rounds of flows of the scanner, in each one for the bucket of each connection.
+func (g *gateway) aimed(f clients, at []pushed, rounds int) [][]probe {
+	r := testutil.Random(g.T)
+	out := make([][]probe, rounds)
+	had := map[uint64]int{}
+	for _, p := range at {
+		had[g.bucket(p.peer.RemoteAddr().(*net.TCPAddr).AddrPort(), f.server)] = 0
+	}
+	for missing := rounds * len(had); missing > 0; {
+		p := f.probe(r)
+		b := g.bucket(p.own, p.to)
+		if n, ok := had[b]; ok && n < rounds {
+			had[b]++
+			out[n] = append(out[n], p)
+			missing--
+		}
+	}
+	return out
+}
+
+// scan opens flows, and has each answered.
+func (g *gateway) scan(list []probe) {
+	g.Helper()
+	var syns, answers []string
+	for _, p := range list {
+		syns = append(syns, fmt.Sprintf("tcp %v > %v S seq=1", p.from, p.to))
+		answers = append(answers, fmt.Sprintf("tcp %v > %v SA seq=1 ack=2", p.to, p.own))
+	}
+	out := g.frames(syns...)
+	for _, f := range out {
+		copy(f, g.mac)
+	}
+	g.carry(g.lan, g.attacker, out)
+	g.carry(g.attacker, g.lan, g.frames(answers...))
+}
+
+// carry sends frames, and waits until they have come through the gateway, or no more of them come.
+func (g *gateway) carry(from, to *lab.Host, frames [][]byte) {
+	g.Helper()
+	before := arrivals(g.T, to, "server")
+	if err := from.Do(func() error { return sendFrames("server", len(frames), frames) }); err != nil {
+		g.Fatal(err)
+	}
+	for last, since := before, time.Now(); last-before < uint64(len(frames)) && time.Since(since) < 100*time.Millisecond; {
+		time.Sleep(200 * time.Microsecond)
+		if n := arrivals(g.T, to, "server"); n != last {
+			last, since = n, time.Now()
+		}
+	}
+}
+
+// TestScanningClient has one client of a gateway open flow after flow, all of which are answered, until the buckets of the others' flows
+// overflow. It displaces its own: whether or not the gateway masquerades, replies to the others pass.
+func TestScanningClient(t *testing.T) {
+	const each, rounds = 20, 24
+	inScene(t, func(s *scene) {
+		g := newGateway(s)
+		g.apply(plan.TargetXDP, onlyReplies)
+		g.readSecret()
+		var all []pushed
+		for _, f := range families {
+			for _, a := range f.honest {
+				for _, other := range families {
+					if clientNumber(a) == clientNumber(other.scanner) {
+						t.Fatalf("%v and %v have one number: the test says nothing", a, other.scanner)
+					}
+				}
+			}
+			open := g.connected(f, each)
+			for _, list := range g.aimed(f, open, rounds) {
+				g.scan(list)
+			}
+			all = append(all, open...)
+		}
+		if testutil.Long() {
+			r := testutil.Random(t)
+			list := make([]probe, 400)
+			for range 1_000_000 / len(list) { // of IPv6: conntrack, which masquerading takes, has no place for so many
+				for i := range list {
+					list[i] = families[1].probe(r)
+				}
+				g.scan(list)
+			}
+		}
+		if lost := news(all); len(lost) > 0 {
+			t.Errorf("nothing comes to %d of %d clients: %v", len(lost), len(all), lost)
+		}
+		g.overflowed(uint64(len(all) * (rounds - image.ReplySlots)))
+	})
+}
+
+// news has the far ends send something, and returns the clients to which it does not come.
+func news(list []pushed) (lost []net.Addr) {
+	for _, p := range list {
+		p.peer.Write([]byte("news"))
+	}
+	end := time.Now().Add(3 * time.Second)
+	for _, p := range list {
+		p.own.SetReadDeadline(end)
+		if _, err := io.ReadFull(p.own, make([]byte, 4)); err != nil {
+			lost = append(lost, p.own.LocalAddr())
+			end = time.Now().Add(100 * time.Millisecond) // all others have had the time
+		}
+	}
+	return lost
+}
+
+// overflowed checks that so many flows were displaced: else the test says little.
+func (g *gateway) overflowed(want uint64) {
+	g.Helper()
+	err := g.server.Do(func() error {
+		status, err := g.Status(g.ctx)
+		if err != nil {
+			return err
+		}
+		g.Logf("%+v", *status.ReplyFlows)
+		if n := status.ReplyFlows.Displaced; n < want {
+			g.Errorf("%d flows were displaced, want %d", n, want)
+		}
+		return nil
+	})
+	if err != nil {
+		g.Fatal(err)
+	}
+}
+
+// TestReplyByAnotherUplink has flows leave by one uplink, and their answers come back by another, as with two providers or routers: both are of
+// the policy.
+func TestReplyByAnotherUplink(t *testing.T) {
+	inScene(t, func(s *scene) {
+		if _, _, err := s.lab.Connect(s.client, s.attacker, lab.LinkOptions{
+			A: lab.EndOptions{Addrs: lab.ParseAddrs("10.2.0.1/24 fd02::1/64")},
+			B: lab.EndOptions{Addrs: lab.ParseAddrs("10.2.0.2/24 fd02::2/64 203.0.113.7/32 2001:db8::7/128")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		far := []string{"203.0.113.7", "2001:db8::7"}
+		for _, h := range []*lab.Host{s.client, s.attacker, s.server} {
+			if err := h.Router(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for h, routes := range map[*lab.Host][]string{
+			s.server:   {"203.0.113.0/24 10.1.0.1", "2001:db8::/64 fd01::1"}, // there by the client's link,
+			s.client:   {"203.0.113.0/24 10.2.0.2", "2001:db8::/64 fd02::2"},
+			s.attacker: {"10.1.0.0/24 10.0.0.2", "fd01::/64 fd00::2"}, // back by the attacker's
+		} {
+			for _, r := range routes {
+				if err := route(h, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, a := range far {
+			s.answerAt(s.attacker, netip.AddrPortFrom(netip.MustParseAddr(a), 7001))
+		}
+		for _, target := range targets {
+			s.apply(target, onlyReplies)
+			before := arrivals(t, s.server, "attacker")
+			for _, a := range far {
+				for _, network := range []string{"tcp", "udp"} {
+					if err := s.ask(network, netip.AddrPortFrom(netip.MustParseAddr(a), 7001)); err != nil {
+						t.Errorf("%s: %s to %s: %v", target, network, a, err)
+					}
+				}
+			}
+			if n := arrivals(t, s.server, "attacker") - before; n < 8 { // three of each connection, and one of UDP
+				t.Errorf("%d packets came by the other uplink: the test says nothing", n)
+			}
+		}
+	})
+}
+
+// answerAt has a host send back what comes to an address of its own, by TCP and UDP.
+func (s *scene) answerAt(h *lab.Host, at netip.AddrPort) {
+	s.Helper()
+	l, err := h.Listen(at)
+	if err != nil {
+		s.Fatal(err)
+	}
+	testutil.Serve(s.T, l, func(c net.Conn) { io.Copy(c, c) })
+	var c net.PacketConn
+	err = h.Do(func() error {
+		c, err = net.ListenPacket("udp", at.String())
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { c.Close() })
+	go func() {
+		for buf := make([]byte, 100); ; {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			c.WriteTo(buf[:n], from)
+		}
+	}()
+}
+
+// ask has the server send something, and get it back.
+func (s *scene) ask(network string, to netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(s.ctx, 3*time.Second)
+	defer cancel()
+	c, err := s.server.Dial(ctx, network, to)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(3 * time.Second))
+	if _, err := c.Write([]byte("question")); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(c, make([]byte, 8))
+	return err
+}
+
+// arrivals is how many packets have come to a device of a host.
+func arrivals(t *testing.T, h *lab.Host, device string) (n uint64) {
+	t.Helper()
+	err := h.Do(func() error {
+		dev, err := netlink.LinkByName(device)
+		if err == nil {
+			n = dev.Attrs().Statistics.RxPackets
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
