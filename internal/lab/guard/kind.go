@@ -44,8 +44,8 @@ const (
 	replyUDP = "udp 9.9.9.9:53 > 10.0.0.2:40001 len=512"
 )
 
-// begun are the packets that have left, and by each the packet that it is answered with.
-var begun = map[string]string{
+// openings are the packets that have left, and by each the packet that it is answered with.
+var openings = map[string]string{
 	"tcp 10.0.0.2:40001 > 9.9.9.9:443 . seq=1 ack=1":    reply4,
 	"tcp [fd00::2]:40001 > [2400::9]:443 . seq=1 ack=1": reply6,
 	"udp 10.0.0.2:40001 > 9.9.9.9:53":                   replyUDP,

@@ -118,7 +118,7 @@ func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Progr
 // openFlows are open while packets of none of them are counted.
 const openFlows = 250_000
 
-// flowing is the program of n rules that do not match, where flows have begun here: the replies of each have come once.
+// flowing is the program of n rules that do not match, where flows are open that began here.
 func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return replying(n, "checks: off")(ctx, g, func(xdp *ebpf.Program) error {
@@ -127,7 +127,7 @@ func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) err
 				return err
 			}
 			defer egress.Close()
-			for own, reply := range begun {
+			for own, reply := range openings {
 				err := rig.Leave(egress, own)
 				if err == nil {
 					_, err = rig.Arrive(xdp, reply)
