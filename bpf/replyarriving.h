@@ -119,7 +119,7 @@ __noinline __u32 packet_is_reply(struct xdp_md *ctx, struct packet *p)
 	if (!read_reply_key(ctx, p, &t, &flags))
 		return 0;
 	index = reply_index(&t);
-	if (!(read_once(reply_filter_word(index)) >> (index & 63) & 1))
+	if (!reply_bit_is_set(index))
 		return 0;
 	return reply_reply(&t, index, flags);
 }

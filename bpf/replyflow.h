@@ -253,6 +253,12 @@ static __always_inline __u64 *reply_filter_word(__u64 index)
 	return &table(reply_filter)[REPLY_SECRET_WORDS + (index >> 6)];
 }
 
+/* Whether a conversation may be in the table: its bit of the filter is set. */
+static __always_inline bool reply_bit_is_set(__u64 index)
+{
+	return read_once(reply_filter_word(index)) >> (index & 63) & 1;
+}
+
 static __always_inline struct reply_bucket *reply_bucket(__u64 index)
 {
 	return &table(reply_flows)[index / REPLY_PLACES];
@@ -274,6 +280,14 @@ static __always_inline __u64 find_reply_flow(struct reply_bucket *b, __u64 hash)
 		if (is_reply_flow(read_once(&b->word[at]), hash))
 			break;
 	return opaque(at);
+}
+
+/* The word of a conversation in a slot of find_reply_flow(); 0 if there is none, or it is over. */
+static __always_inline __u64 live_reply_flow(struct reply_bucket *b, __u64 at, __u64 hash, __u32 now)
+{
+	__u64 word = at < REPLY_SLOTS ? read_once(&b->word[at]) : 0;
+
+	return is_reply_flow(word, hash) && !reply_is_over(word, now) ? word : 0;
 }
 
 /* The bits of the filter that a bucket needs. */
@@ -374,10 +388,8 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 	__u32 now = reply_now();
 
 	at = find_reply_flow(b, hash);
-	if (at >= REPLY_SLOTS)
-		return 0;
-	word = read_once(&b->word[at]);
-	if (is_reply_flow(word, hash) && !reply_is_over(word, now))
+	word = live_reply_flow(b, at, hash, now);
+	if (word && at < REPLY_SLOTS)
 		__sync_val_compare_and_swap(&b->word[at], word, reply_renewed(word, REPLY_FRAGMENTS, now));
 	return 0;
 }
@@ -395,10 +407,8 @@ static __always_inline __u32 reply_reply(struct reply_key *t, __u64 index, __u32
 	__u32 now = reply_now(), state;
 
 	at = find_reply_flow(b, hash);
-	if (at >= REPLY_SLOTS)
-		goto none;
-	word = read_once(&b->word[at]);
-	if (!is_reply_flow(word, hash) || reply_is_over(word, now))
+	word = live_reply_flow(b, at, hash, now);
+	if (!word || at >= REPLY_SLOTS)
 		goto none;
 	state = reply_after_arrival(reply_state_of(word), flags & 0xff);
 	if (!state || flags & REPLY_LOOK || state == REPLY_FRAGMENTS || !reply_is_stale(word, state, now))

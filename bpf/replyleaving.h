@@ -260,19 +260,13 @@ enum { REPLY_AS_SHIFT = 16 };
 __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, __u32 client)
 {
 	struct leaving l = { { .pair = pair, .ports = ends, .kind = ends >> 32 }, flags & 0xff, client };
-	struct reply_bucket *b;
-	__u64 *filter;
 
-	index &= (1ULL << (64 - reply_shift)) - 1;
-	b = reply_bucket(index);
-	if (!b)
-		return 0;
+	index = reply_index_within(index);
 	for (int i = 0; i < REPLY_TRIES; i++)
-		if (write_reply_flow(b, &l, index, flags >> REPLY_AS_SHIFT))
+		if (write_reply_flow(reply_bucket(index), &l, index, flags >> REPLY_AS_SHIFT))
 			break;
-	filter = reply_filter_word(index);
-	if (!(read_once(filter) >> (index & 63) & 1))
-		__sync_fetch_and_or(filter, 1ULL << (index & 63));
+	if (!reply_bit_is_set(index))
+		__sync_fetch_and_or(reply_filter_word(index), 1ULL << (index & 63));
 	return 0;
 }
 
@@ -291,24 +285,16 @@ static __always_inline void expect_replies(struct leaving *l)
 /* Whether a packet changes nothing: its conversation is noted, and will be for long enough. */
 static __always_inline bool reply_is_noted(struct leaving *l)
 {
-	__u64 index = reply_index(&l->key), hash, at, word;
-	struct reply_bucket *b;
-	__u32 now, state;
+	__u64 index = reply_index(&l->key), hash, word;
+	struct reply_bucket *b = reply_bucket(index);
+	__u32 now;
 
-	if (!(read_once(reply_filter_word(index)) >> (index & 63) & 1))
+	if (!reply_bit_is_set(index))
 		return false;
-	b = reply_bucket(index);
-	if (!b)
-		return true;
 	hash = reply_hash(&l->key);
-	at = find_reply_flow(b, hash);
-	if (at >= REPLY_SLOTS)
-		return false;
-	word = read_once(&b->word[at]);
 	now = reply_now();
-	state = reply_state_of(word);
-	return is_reply_flow(word, hash) && !reply_is_over(word, now) &&
-	       !reply_is_stale(word, reply_after_leaving(state, l->key.kind, l->flags), now);
+	word = live_reply_flow(b, find_reply_flow(b, hash), hash, now);
+	return word && !reply_is_stale(word, reply_after_leaving(reply_state_of(word), l->key.kind, l->flags), now);
 }
 
 /* The first eight bytes of an L4 header. */
