@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -31,6 +34,7 @@ services: [{name: mark, port: udp/9}]
 type innerSite struct {
 	*testing.T
 	client *testutil.Elsewhere
+	target string
 	policy string
 	list   atomic.Value // string
 	flows  []innerFlow
@@ -42,23 +46,29 @@ type innerFlow struct {
 	name string
 	own  net.Conn
 	send func(text string) error // by the other end
+	lost bool                    // what is sent may be lost, as while a device returns
 }
 
 // ownPort is the port of the host's socket of UDP that takes datagrams of anybody.
 const ownPort = 40000
 
 // newInnerSite has the policy applied, and then begins a flow of TCP and one of UDP.
-func newInnerSite(t *testing.T) *innerSite {
-	s := &innerSite{T: t, client: testutil.NewElsewhere(t), policy: filepath.Join(t.TempDir(), "policy.yaml")}
+func newInnerSite(t *testing.T, target string) *innerSite {
+	s := &innerSite{T: t, client: testutil.NewElsewhere(t), target: target, policy: filepath.Join(t.TempDir(), "policy.yaml")}
 	s.list.Store("9.9.9.0/24\n")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s.list.Load().(string)) }))
 	t.Cleanup(server.Close)
 	s.cable()
 	writeFile(t, s.policy, strings.Replace(innerPolicy, "URL", server.URL, 1))
-	mustFloodwall(t, "apply", "--force", "--target", "xdp", s.policy)
+	s.apply(s.policy)
 	s.connection("7001")
 	s.datagrams()
 	return s
+}
+
+func (s *innerSite) apply(policy string, more ...string) {
+	s.Helper()
+	mustFloodwall(s.T, append([]string{"apply", "--force", "--target", s.target, policy}, more...)...)
 }
 
 // cable gives the client the other end of the host's device.
@@ -81,8 +91,9 @@ func (s *innerSite) connection(port string) {
 	if err != nil {
 		s.Fatal(err)
 	}
+	own.(*net.TCPConn).SetKeepAlive(false) // so that nothing leaves which would open the flow
 	s.Cleanup(func() { own.Close(); peer.Close() })
-	s.flows = append(s.flows, innerFlow{"TCP to port " + port, own, func(text string) error { _, err := io.WriteString(peer, text); return err }})
+	s.flows = append(s.flows, innerFlow{"TCP to port " + port, own, func(text string) error { _, err := io.WriteString(peer, text); return err }, false})
 }
 
 // datagrams has the host's socket of UDP ask the client.
@@ -101,7 +112,7 @@ func (s *innerSite) datagrams() {
 	if _, _, err := peer.ReadFrom(make([]byte, 10)); err != nil {
 		s.Fatal(err)
 	}
-	s.flows = append(s.flows, innerFlow{"UDP", own.(*net.UDPConn), func(text string) error { return toOwnPort(peer, text) }})
+	s.flows = append(s.flows, innerFlow{"UDP", own.(*net.UDPConn), func(text string) error { return toOwnPort(peer, text) }, true})
 }
 
 // bound is a socket of UDP of the client.
@@ -136,7 +147,7 @@ func (s *innerSite) goesOn(f innerFlow) (err error) {
 	text := fmt.Sprintf("news %08d", s.number)
 	sent, buffer := false, make([]byte, len(text))
 	if !testutil.Eventually(filteredAgain, func() bool {
-		if !sent || f.name == "UDP" { // a datagram may be lost while a device returns
+		if !sent || f.lost {
 			err = f.send(text)
 			sent = err == nil
 		}
@@ -202,19 +213,26 @@ func (s *innerSite) whole() {
 }
 
 // TestRepliesOutlive has flows that the host began outlive another apply, exchanges of a list and of temporary rules, the end of a trial, a
-// daemon that ends, and a device that goes and returns. After each, nothing passes that answers nothing.
+// daemon that ends, a device that goes and returns, and a flush of netfilter. After each, nothing passes that answers nothing.
 func TestRepliesOutlive(t *testing.T) {
-	if !inside(t) {
-		return
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		t.Run(target, func(t *testing.T) {
+			if inside(t) {
+				outlive(newInnerSite(t, target))
+			}
+		})
 	}
-	s := newInnerSite(t)
+}
+
+func outlive(s *innerSite) {
+	t := s.T
 	var daemon *apiHost
 	for _, event := range []struct {
 		name string
 		does func()
 	}{
 		{"nothing", func() {}},
-		{"another apply", func() { mustFloodwall(t, "apply", "--force", "--target", "xdp", s.policy) }},
+		{"another apply", func() { s.apply(s.policy) }},
 		{"a list is exchanged", func() {
 			s.list.Store("9.9.9.0/24\n9.9.11.0/24\n")
 			if out := mustFloodwall(t, "feeds", "refresh"); !strings.Contains(out, "changed") {
@@ -229,7 +247,7 @@ func TestRepliesOutlive(t *testing.T) {
 		{"a trial ends", func() {
 			other := filepath.Join(t.TempDir(), "other.yaml")
 			writeFile(t, other, "devices: [fw0]\ndefault: pass\n")
-			mustFloodwall(t, "apply", "--force", "--target", "xdp", "--confirm", "2s", other)
+			s.apply(other, "--confirm", "2s")
 			s.connection("7004")
 			waitFor(t, "the end of the trial", func() bool {
 				out, err := floodwall("status")
@@ -239,6 +257,15 @@ func TestRepliesOutlive(t *testing.T) {
 		{"the device returns", func() { s.restored(func() {}) }},
 		{"the daemon is stopped", func() { daemon.daemon.Process.Signal(syscall.SIGTERM); daemon.daemon.Wait() }},
 		{"another is killed", func() { startDaemon(t).kill() }},
+		{"what is in netfilter is flushed", func() {
+			if s.target == "xdp" {
+				return
+			}
+			script(t, "nft flush ruleset")
+			s.connection("7008")
+			mustFloodwall(t, "repair")
+			s.whole()
+		}},
 		{"the device returns without it", func() { s.restored(func() { mustFloodwall(t, "repair") }) }},
 	} {
 		event.does()
@@ -253,7 +280,7 @@ func TestRepliesUpgraded(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	s := newInnerSite(t)
+	s := newInnerSite(t, "xdp")
 	opened, err := datapath.OpenState(datapath.DefaultDir, false)
 	if err == nil {
 		err = opened.SetNote(1, datapath.Note("formats"), fmt.Appendf(nil, `{%q: 9}`, image.ReplyFlows))
@@ -264,8 +291,79 @@ func TestRepliesUpgraded(t *testing.T) {
 	if out, err := floodwall("status"); err == nil || !strings.Contains(out, "its reply_flows has format 9") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
-	mustFloodwall(t, "apply", "--force", "--target", "xdp", s.policy)
+	s.apply(s.policy)
 	s.flows = s.flows[:1] // no socket says of whom the other flow is
 	s.goOn("after the upgrade")
 	s.closed("after the upgrade")
+}
+
+// detached has bpftool detach the program for what leaves fw0.
+func (s *innerSite) detached() {
+	s.Helper()
+	dev, err := net.InterfaceByName("fw0")
+	if err != nil {
+		s.Fatal(err)
+	}
+	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: ebpf.AttachTCXEgress})
+	if err != nil || len(there.Programs) != 1 {
+		s.Fatalf("fw0 has %d programs for what leaves, %v", len(there.Programs), err)
+	}
+	id, _ := there.Programs[0].LinkID()
+	script(s.T, fmt.Sprintf("bpftool link detach id %d", id))
+}
+
+// TestRepliesWithoutEgress has another tool detach the program that notes what leaves. What was noted goes on, and nothing else opens. status and
+// doctor say so. After a repair what began meanwhile goes on, too. The daemon repairs by itself.
+func TestRepliesWithoutEgress(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	testutil.RequireTool(t, "bpftool")
+	s := newInnerSite(t, "xdp")
+	s.detached()
+	(&watch{T: t}).open("what device fw0 sends is not filtered")
+	s.goOn("without the program")
+	s.closed("without the program")
+
+	peer := s.bound("192.0.2.2:7005")
+	own, err := net.Dial("udp4", "192.0.2.2:7005")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	dropped, answered := s.dropped(), make([]byte, 10)
+	peer.SetReadDeadline(time.Now().Add(filteredAgain))
+	io.WriteString(own, "question")
+	if _, _, err := peer.ReadFrom(answered); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(text string) error { _, err := peer.WriteTo([]byte(text), own.LocalAddr()); return err }
+	if err := answer("news"); err != nil {
+		t.Fatal(err)
+	}
+	if !testutil.Eventually(filteredAgain, func() bool { return s.dropped() > dropped }) {
+		t.Error("an answer to what was not noted is not dropped")
+	}
+	opened := make(chan bool)
+	dropped = s.dropped()
+	go func() { defer close(opened); s.connection("7006") }()
+	if !testutil.Eventually(filteredAgain, func() bool { return s.dropped() > dropped }) {
+		t.Error("no SYN-ACK is dropped")
+	}
+
+	if out := mustFloodwall(t, "repair"); !strings.Contains(out, "device fw0 is filtered again") {
+		t.Errorf("repair says %s", out)
+	}
+	<-opened
+	s.flows = append(s.flows, innerFlow{"UDP from a connected socket", own, answer, true})
+	s.whole()
+	s.goOn("after the repair")
+	s.closed("after the repair")
+
+	startDaemon(t)
+	s.detached()
+	s.whole()
+	s.connection("7007")
+	s.goOn("after the daemon has repaired it")
+	s.closed("after the daemon has repaired it")
 }
