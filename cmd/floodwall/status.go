@@ -79,7 +79,8 @@ func status(ctx context.Context, e *env, all bool) error {
 	}
 	if r := s.ReplyFlows; r != nil {
 		e.Println("")
-		e.Println("%s, capacity %s, %s displaced", wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced+r.Refused))
+		e.Println("%s, capacity %s, %s displaced, %s refused", wording.Things(r.Flows, "flow from inside", "flows from inside"),
+			wording.Count(r.Capacity), wording.Count(r.Displaced), wording.Count(r.Refused))
 	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
