@@ -209,7 +209,7 @@ static __always_inline bool place_reply_flow(struct reply_bucket *b, __u64 next,
 	__u64 victim = reply_victim(b, now), spare = victim >> 32, word;
 	__u64 *slot = &b->word[victim & (REPLY_SLOTS - 1)];
 
-	if (spare <= REPLY_KEPT) {
+	if (spare <= REPLY_KEPT && reply_client_of(next)) { /* clients do not keep this host from asking */
 		count_reply_flow(false);
 		return true;
 	}

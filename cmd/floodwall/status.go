@@ -88,8 +88,8 @@ func status(ctx context.Context, e *env, all bool) error {
 
 // flowsLine says how full the table of flows is whose replies pass.
 func flowsLine(r *control.ReplyFlowStatus) string {
-	return fmt.Sprintf("%s, capacity %s, %s displaced",
-		wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced+r.Refused))
+	return fmt.Sprintf("%s, capacity %s, %s displaced, %s refused",
+		wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced), wording.Count(r.Refused))
 }
 
 // wholeOr is the exit status: it fails when something is open.

@@ -51,18 +51,23 @@ func (t *transaction) rejoinNext(context.Context) error {
 	if t.next == nil {
 		return nil
 	}
-	m := t.next.Manifest
+	t.cut(trackConnected(t.next.Manifest))
+	return nil
+}
+
+// trackConnected has conntrack know the connections that this host has begun, where it tells the replies of a policy.
+func trackConnected(m *manifest.Manifest) error {
 	asks := func(r manifest.Rule) bool {
 		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Stage == plan.StageFilter)
 	}
-	if slices.ContainsFunc(m.Rules, asks) {
-		serves, err := datapath.Listening()
-		if err == nil {
-			err = datapath.TrackConnected(func(f datapath.ReplyFlow) bool { return f.Proto == packet.ProtoTCP && serves[f.Own.Port()] })
-		}
-		t.cut(err)
+	if !slices.ContainsFunc(m.Rules, asks) {
+		return nil
 	}
-	return nil
+	serves, err := datapath.Listening()
+	if err != nil {
+		return err
+	}
+	return datapath.TrackConnected(func(f datapath.ReplyFlow) bool { return f.Proto == packet.ProtoTCP && serves[f.Own.Port()] })
 }
 
 // A handshake with a cookie ends within a roundTrip, except for losses. Protections that end rest for longer than that: they answer no SYN

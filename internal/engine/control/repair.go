@@ -154,6 +154,9 @@ func (t *transaction) repairRulesets(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
+	if len(t.repaired.Rulesets) > 0 { // conntrack may not have looked at what began without them
+		errs = append(errs, trackConnected(t.manifest))
+	}
 	return errors.Join(errs...)
 }
 

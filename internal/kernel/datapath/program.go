@@ -44,13 +44,6 @@ func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program,
 	if err != nil {
 		return nil, err
 	}
-	if kept[image.ReplyFilter] == nil {
-		err = p.initReplySecrets()
-	}
-	if err != nil {
-		p.Close()
-		return nil, err
-	}
 	if kept[image.SynKeys] == nil {
 		err = p.initKeys()
 	} else if kept[image.CookiesSent] == nil {
@@ -85,9 +78,13 @@ func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebp
 	}
 	p := &Program{collection: collection, spec: spec}
 	p.key, _ = im.Constants["question_key"].(uint64)
-	if notFilled != nil {
+	err = notFilled
+	if err == nil && kept[image.ReplyFilter] == nil {
+		err = p.initReplySecrets() // without keys all packets are of one flow
+	}
+	if err != nil {
 		p.Close()
-		return nil, notFilled
+		return nil, err
 	}
 	return p, nil
 }

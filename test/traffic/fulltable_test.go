@@ -1,0 +1,151 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// States of flows that were answered: enum reply_state of bpf/replyflow.h.
+const (
+	replyTCPOpen = 3
+	replyUDPOpen = 9
+)
+
+// tenants say of whom the flows are that fill the table.
+type tenants struct {
+	name   string
+	state  uint64
+	client func(slot int, r *rand.Rand) uint64 // 0 is the server itself
+	begin  bool                                // whether all new flows of the server find a place
+}
+
+var allTenants = []tenants{
+	{"of the server", replyUDPOpen, func(int, *rand.Rand) uint64 { return 0 }, true},
+	{"of two clients", replyTCPOpen, func(slot int, _ *rand.Rand) uint64 { return 1 + uint64(slot%2) }, true},
+	{"of many clients", replyTCPOpen, func(_ int, r *rand.Rand) uint64 { return 1 + r.Uint64N(127) }, false},
+	{"of a client each", replyTCPOpen, func(slot int, _ *rand.Rand) uint64 { return 1 + uint64(slot) }, false},
+}
+
+// fill writes flows into all free places of the table, as bpf/replyleaving.h would note them: open, answered, and a minute old.
+func (s *scene) fill(of tenants, r *rand.Rand) {
+	s.Helper()
+	err := s.server.Do(func() error {
+		state, err := datapath.OpenState(s.Dir, false)
+		if err != nil {
+			return err
+		}
+		running, err := state.Running()
+		if err != nil {
+			return err
+		}
+		defer datapath.CloseAll(running)
+		memory, err := running[0].Memory(image.ReplyFlows, image.ReplyFilter)
+		if err != nil {
+			return err
+		}
+		const unit, minute = 32, 14 // bits of a unit of time, and units
+		seen := (uint64(image.Monotonic())>>unit - minute) & 0xffff
+		words, filter := memory[image.ReplyFlows], memory[image.ReplyFilter][image.ReplySecretsSize:]
+		for i := range len(words) / 8 {
+			if binary.LittleEndian.Uint64(words[8*i:]) != 0 {
+				continue
+			}
+			tag, place := r.Uint64()>>30<<30, r.Uint64N(image.ReplyPlaces)
+			binary.LittleEndian.PutUint64(words[8*i:], tag|place<<27|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen)
+			filter[i/image.ReplySlots] |= 1 << place
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// replyFlows is what status says of the table.
+func (s *scene) replyFlows() (of control.ReplyFlowStatus) {
+	s.Helper()
+	err := s.server.Do(func() error {
+		status, err := s.Status(s.ctx)
+		if err == nil {
+			of = *status.ReplyFlows
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return of
+}
+
+// TestFullTable has the table full of flows that are answered. The server's own flows of before go on, nothing that answers nothing passes, and
+// new flows begin, or status counts them as refused.
+func TestFullTable(t *testing.T) {
+	for _, of := range allTenants {
+		t.Run(of.name, func(t *testing.T) {
+			inScene(t, func(s *scene) { s.full(of) })
+		})
+	}
+}
+
+func (s *scene) full(of tenants) {
+	const sockets = 2000
+	c := newCrowd(s, sockets)
+	s.apply(plan.TargetXDP, "default: drop\nservices: [{name: mark, port: udp/9}]\n") // which notes the connected sockets
+	before := s.pushed("10.1.0.1:7001")
+	s.fill(of, testutil.Random(s))
+	full := s.replyFlows()
+	if full.Flows != full.Capacity || full.Refused != 0 {
+		s.Fatalf("the table is not full: %+v", full)
+	}
+	peer := func(f manyFamily) string { return f.peer }
+	c.forget()
+	c.dropping("before the others ask", sockets/2, func() { c.flood("answer", peerPort, peer) })
+	c.answered("the connected ones", sockets/2)
+	c.ask()
+	refused := s.replyFlows().Refused
+	c.forget()
+	dropped := s.byDefault()
+	c.flood("answer", peerPort, peer)
+	came, lost := 0, 0
+	testutil.Eventually(crowdPatience, func() bool {
+		came, lost = c.read(), c.unanswered()
+		return came == sockets || lost == 0 && !of.begin && uint64(came)+s.byDefault()-dropped >= sockets
+	})
+	if missing := sockets - came; missing > int(refused) || of.begin && missing > 0 {
+		s.Errorf("%d of %d sockets get no answer, and %d flows are refused", missing, sockets/2, refused)
+	}
+	if lost > 0 {
+		s.Errorf("%d connected sockets get no answer any more", lost)
+	}
+	s.Logf("%d of %d new flows get answers; %+v", came-sockets/2, sockets/2, s.replyFlows())
+	c.onlyAnswers("in a full table")
+	if of.begin {
+		if err := s.pushed("10.1.0.1:7002").arrives(); err != nil {
+			s.Errorf("a new connection: %v", err)
+		}
+	}
+	if err := before.arrives(); err != nil {
+		s.Errorf("a connection of before: %v", err)
+	}
+	c.forget()
+	c.dropping("from another port", sockets, func() { c.flood("forged", strangerPort, peer) })
+	c.dropping("from another address", sockets, func() { c.flood("forged", peerPort, func(f manyFamily) string { return f.stranger }) })
+	c.answered("forged", 0)
+}
+
+// unanswered is how many connected sockets have received nothing.
+func (c *crowd) unanswered() (n int) {
+	for i, text := range c.got {
+		if c.connected(i) && text == "" {
+			n++
+		}
+	}
+	return n
+}
