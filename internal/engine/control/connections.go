@@ -55,7 +55,7 @@ func (t *transaction) rejoinNext(context.Context) error {
 	return nil
 }
 
-// trackConnected has conntrack know the connections that this host has begun, where it tells the replies of a policy.
+// trackConnected has conntrack know the connections that began at this host, where it tells the replies of a policy.
 func trackConnected(m *manifest.Manifest) error {
 	asks := func(r manifest.Rule) bool {
 		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Stage == plan.StageFilter)
