@@ -288,7 +288,7 @@ func TestRepliesUpgraded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := floodwall("status"); err == nil || !strings.Contains(out, "its reply_flows has format 9") {
+	if out, err := floodwall("status"); err == nil || !strings.Contains(out, "its "+image.ReplyFlows+" has format 9") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 	s.apply(s.policy)
