@@ -32,8 +32,8 @@ var allTenants = []tenants{
 	{"of a client each", replyTCPOpen, func(slot int, _ *rand.Rand) uint64 { return 1 + uint64(slot) }},
 }
 
-// fill writes flows into all free places of the table, as bpf/replyleaving.h would note them: open, answered, and a minute old.
-func (s *scene) fill(of tenants, r *rand.Rand) {
+// replyTable gives the table of reply flows to a function, and what stands in front of it: keys and filter.
+func (s *scene) replyTable(use func(table, filter []byte)) {
 	s.Helper()
 	err := s.server.Do(func() error {
 		state, err := datapath.OpenState(s.Dir, false)
@@ -46,12 +46,23 @@ func (s *scene) fill(of tenants, r *rand.Rand) {
 		}
 		defer datapath.CloseAll(running)
 		memory, err := running[0].Memory(image.ReplyFlows, image.ReplyFilter)
-		if err != nil {
-			return err
+		if err == nil {
+			use(memory[image.ReplyFlows], memory[image.ReplyFilter])
 		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// fill writes flows into all free places of the table, as bpf/replyleaving.h would note them: open, answered, and a minute old.
+func (s *scene) fill(of tenants, r *rand.Rand) {
+	s.Helper()
+	s.replyTable(func(words, filter []byte) {
 		const unit, minute = 32, 14 // bits of a unit of time, and units
 		seen := (uint64(image.Monotonic())>>unit - minute) & 0xffff
-		words, filter := memory[image.ReplyFlows], memory[image.ReplyFilter][image.ReplySecretsSize:]
+		filter = filter[image.ReplySecretsSize:]
 		for i := range len(words) / 8 {
 			if binary.LittleEndian.Uint64(words[8*i:]) != 0 {
 				continue
@@ -60,11 +71,7 @@ func (s *scene) fill(of tenants, r *rand.Rand) {
 			binary.LittleEndian.PutUint64(words[8*i:], tag|place<<27|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen)
 			filter[i/image.ReplySlots] |= 1 << place
 		}
-		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // replyFlows is what status says of the table.

@@ -8,12 +8,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
@@ -101,22 +98,11 @@ func clientNumber(a netip.Addr) uint32 {
 // readSecret reads by what the policy's program finds the bucket of a flow.
 func (g *gateway) readSecret() {
 	g.Helper()
-	pins, err := filepath.Glob(g.Dir + "/generation-*/" + strings.ReplaceAll(image.ReplyFilter, ".", "%2e"))
-	if err != nil || len(pins) != 1 {
-		g.Fatalf("filter of reply flows: %v, %v", pins, err)
-	}
-	m, err := ebpf.LoadPinnedMap(pins[0], nil)
-	if err != nil {
-		g.Fatal(err)
-	}
-	defer m.Close()
-	filter, err := m.LookupBytes(uint32(0))
-	if err != nil {
-		g.Fatal(err)
-	}
-	g.secret = binary.LittleEndian.Uint64(filter)
-	for g.shift = 64; 1<<(64-g.shift) < len(filter)-image.ReplySecretsSize; g.shift-- {
-	}
+	g.replyTable(func(_, filter []byte) {
+		g.secret = binary.LittleEndian.Uint64(filter)
+		for g.shift = 64; 1<<(64-g.shift) < len(filter)-image.ReplySecretsSize; g.shift-- {
+		}
+	})
 }
 
 // bucket is the place of a flow of TCP: reply_index() of bpf/replyflow.h.
@@ -282,19 +268,8 @@ func news(list []pushed) (lost []net.Addr) {
 // overflowed checks that so many flows were displaced: else the test says little.
 func (g *gateway) overflowed(want uint64) {
 	g.Helper()
-	err := g.server.Do(func() error {
-		status, err := g.Status(g.ctx)
-		if err != nil {
-			return err
-		}
-		g.Logf("%+v", *status.ReplyFlows)
-		if n := status.ReplyFlows.Displaced; n < want {
-			g.Errorf("%d flows were displaced, want %d", n, want)
-		}
-		return nil
-	})
-	if err != nil {
-		g.Fatal(err)
+	if n := g.replyFlows().Displaced; n < want {
+		g.Errorf("%d flows were displaced, want %d", n, want)
 	}
 }
 

@@ -123,17 +123,8 @@ func bulkBytes(s *rig.Session) int64 { return report.Choice[int64](s.Quick, 64<<
 
 // measure takes all rounds, in which the rows take turns.
 func (b *bulkBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect(b.Rounds * len(b.rows))
-	for round := range b.Rounds {
-		for _, c := range rig.Alternated(b.rows, round) {
-			b.Steps.Show("round %d of %d, bulk transfer, %s", round+1, b.Rounds, c.label)
-			b.Steps.Step()
-			if err := b.take(ctx, c); err != nil {
-				return fmt.Errorf("bulk transfer, %s: %w", c.label, err)
-			}
-		}
-	}
-	return nil
+	label := func(c *bulkCase) string { return "bulk transfer, " + c.label }
+	return rig.InTurns(b.Session, b.rows, label, func(_ int, c *bulkCase) error { return b.take(ctx, c) })
 }
 
 // take takes one round of a row.

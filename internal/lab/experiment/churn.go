@@ -97,17 +97,8 @@ func (b *churnBuilder) prepare(ctx context.Context, c *churnCase) (err error) {
 
 // measure takes all rounds, in which the rows take turns.
 func (b *churnBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect(b.Rounds * len(b.rows))
-	for round := range b.Rounds {
-		for _, c := range rig.Alternated(b.rows, round) {
-			b.Steps.Show("round %d of %d, connections of one client, %s", round+1, b.Rounds, c.label)
-			b.Steps.Step()
-			if err := b.take(ctx, c); err != nil {
-				return fmt.Errorf("connections of one client, %s: %w", c.label, err)
-			}
-		}
-	}
-	return nil
+	label := func(c *churnCase) string { return "connections of one client, " + c.label }
+	return rig.InTurns(b.Session, b.rows, label, func(_ int, c *churnCase) error { return b.take(ctx, c) })
 }
 
 // take takes one round of a row.

@@ -174,22 +174,20 @@ func (b *conntrackBuilder) canFill(at *site) error {
 
 // measure takes all rounds, in which the cases take turns.
 func (b *conntrackBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect(b.Rounds * len(b.cases))
-	for round := range b.Rounds {
-		for _, c := range rig.Alternated(b.cases, round) {
-			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
-			if c.missing != "" {
-				continue
-			}
-			v, err := c.visit(ctx, b.Phase, room(b.Session))
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.label, err)
-			}
-			c.visits = append(c.visits, v)
-			b.Steps.Step()
-		}
+	label := func(c *conntrackTestCase) string { return c.label }
+	return rig.InTurns(b.Session, b.cases, label, func(_ int, c *conntrackTestCase) error { return b.take(ctx, c) })
+}
+
+// take takes one round of a case.
+func (b *conntrackBuilder) take(ctx context.Context, c *conntrackTestCase) error {
+	if c.missing != "" {
+		return nil
 	}
-	return nil
+	v, err := c.visit(ctx, b.Phase, room(b.Session))
+	if err == nil {
+		c.visits = append(c.visits, v)
+	}
+	return err
 }
 
 // visit has clients ask, from a table without earlier ones.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
@@ -105,17 +107,9 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 
 // openPortFlows has flows begin here, and be answered, in the table that the program goes on with.
 func openPortFlows(device string) error {
-	xdp, err := rig.AttachedProgram(device)
-	if err != nil {
-		return err
-	}
-	defer xdp.Close()
-	egress, err := rig.EgressProgram(device)
-	if err != nil {
-		return err
-	}
-	defer egress.Close()
-	return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), openFlows)
+	return rig.BothSides(device, func(xdp, egress *ebpf.Program) error {
+		return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), openFlows)
+	})
 }
 
 // readSamples reads the samples of all packets until the builder is closed, as the daemon does.

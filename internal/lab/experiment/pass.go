@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf/asm"
@@ -33,7 +34,7 @@ func arriving(ctx context.Context, s *rig.Session) error {
 			if behind {
 				b.Table.Title = "pass: 64-byte UDP packets of one flow, forwarded to another host"
 			}
-			b.Table.By, b.Table.Notes = "of-no-firewall", append([]string(nil), passNotes...)
+			b.Table.By, b.Table.Notes = "of-no-firewall", slices.Clone(passNotes)
 			for _, c := range passCases(behind) {
 				if err := b.add(ctx, c); err != nil {
 					return fmt.Errorf("%s: %w", c.label, err)

@@ -108,17 +108,8 @@ func (b *outBuilder) prepare(ctx context.Context, c *outCase) (err error) {
 
 // measure takes all rounds, in which the rows take turns.
 func (b *outBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect(b.Rounds * len(b.rows))
-	for round := range b.Rounds {
-		for _, c := range rig.Alternated(b.rows, round) {
-			b.Steps.Show("round %d of %d, download and requests, %s", round+1, b.Rounds, c.label)
-			b.Steps.Step()
-			if err := b.take(ctx, c); err != nil {
-				return fmt.Errorf("download and requests, %s: %w", c.label, err)
-			}
-		}
-	}
-	return nil
+	label := func(c *outCase) string { return "download and requests, " + c.label }
+	return rig.InTurns(b.Session, b.rows, label, func(_ int, c *outCase) error { return b.take(ctx, c) })
 }
 
 // requests is how many make a round.

@@ -16,7 +16,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
-	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // A figure of a round is the smallest of so many runs, each of which is short beside the time that the scheduler gives a
@@ -52,22 +51,13 @@ func (t *table) run(ctx context.Context, s *rig.Session, at *rig.Site) error {
 // frames are the table's kinds of packets.
 func (t *table) frames() (frames [][]byte, err error) {
 	for _, k := range t.kinds {
-		f, err := frame(k.line)
+		f, err := rig.Frame(k.line)
 		if err != nil {
 			return nil, err
 		}
 		frames = append(frames, f)
 	}
 	return frames, nil
-}
-
-// frame is that of a packet in one line.
-func frame(line string) ([]byte, error) {
-	spec, err := packet.Parse(line)
-	if err != nil {
-		return nil, fmt.Errorf("packet %q: %w", line, err)
-	}
-	return spec.Frame(), nil
 }
 
 // runRound adds a figure to each column and kind of packet. The yardstick, attached elsewhere meanwhile (see install), shows

@@ -42,25 +42,17 @@ func repliesColumn(name string) *column {
 
 // begin has the flows begin that the packets are of, and be answered.
 func begin(_ context.Context, at *rig.Site, _ control.Instance, _ *ebpf.Program) error {
-	xdp, err := rig.AttachedProgram(at.In.Name)
-	if err != nil {
-		return err
-	}
-	defer xdp.Close()
-	egress, err := rig.EgressProgram(at.In.Name)
-	if err != nil {
-		return err
-	}
-	defer egress.Close()
-	for i, reply := range replyKinds() {
-		if err := rig.Leave(egress, leavingKinds[i+1].line); err != nil {
-			return err
+	return rig.BothSides(at.In.Name, func(xdp, egress *ebpf.Program) error {
+		for i, reply := range replyKinds() {
+			if err := rig.Leave(egress, leavingKinds[i+1].line); err != nil {
+				return err
+			}
+			if _, err := programSend(xdp, reply.line, rig.XDPPass); err != nil {
+				return err
+			}
 		}
-		if _, err := programSend(xdp, reply.line, rig.XDPPass); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // installEmptyLeaving is installEmpty for what leaves, where the kernel has no dispatcher.

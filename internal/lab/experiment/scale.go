@@ -84,17 +84,8 @@ func ends(cpu int, host byte) []netip.Prefix {
 
 // measure takes all rounds: each CPU by itself, and growing numbers of them at a time.
 func (b *scaleBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect(b.Rounds * len(b.cases))
-	for round := range b.Rounds {
-		for _, c := range rig.Alternated(b.cases, round) {
-			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
-			if err := b.round(ctx, c, uint64(round)); err != nil {
-				return fmt.Errorf("%s: %w", c.label, err)
-			}
-			b.Steps.Step()
-		}
-	}
-	return nil
+	label := func(c *scaleTestCase) string { return c.label }
+	return rig.InTurns(b.Session, b.cases, label, func(round int, c *scaleTestCase) error { return b.round(ctx, c, uint64(round)) })
 }
 
 // round takes one round of a case.

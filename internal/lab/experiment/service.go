@@ -77,7 +77,7 @@ func connect(_ context.Context, _ *rig.Site, _ control.Instance, p *ebpf.Program
 
 // programSend gives a packet to a program, which must do what is wanted, and returns the frame as it is then.
 func programSend(p *ebpf.Program, line string, want uint32) (after []byte, err error) {
-	data, err := frame(line)
+	data, err := rig.Frame(line)
 	if err != nil {
 		return nil, err
 	}

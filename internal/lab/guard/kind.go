@@ -152,12 +152,13 @@ func (k *kind) prepare(m *Machine) error {
 
 // run gives a machine a packet.
 func run(m *Machine, line string) (Result, error) {
-	spec, err := packet.Parse(line)
-	if err == nil {
-		var r Result
-		if r, err = m.Run(spec.Frame()); err == nil {
-			return r, nil
-		}
+	frame, err := rig.Frame(line)
+	if err != nil {
+		return Result{}, err
 	}
-	return Result{}, fmt.Errorf("packet %q: %w", line, err)
+	r, err := m.Run(frame)
+	if err != nil {
+		return Result{}, fmt.Errorf("packet %q: %w", line, err)
+	}
+	return r, nil
 }

@@ -32,22 +32,46 @@ func EgressProgram(device string) (*ebpf.Program, error) {
 // goesOn reports whether a packet goes on after the egress hook: TC_ACT_OK, or TCX_NEXT of linux/bpf.h.
 func goesOn(action uint32) bool { return action == 0 || action == ^uint32(0) }
 
-// Leave gives a packet, in the notation of package packet, to the program that sees what leaves.
-func Leave(egress *ebpf.Program, line string) error {
+// BothSides opens the programs that see what arrives at a device and what leaves it, in the calling thread's network namespace.
+func BothSides(device string, use func(xdp, egress *ebpf.Program) error) error {
+	xdp, err := AttachedProgram(device)
+	if err != nil {
+		return err
+	}
+	defer xdp.Close()
+	egress, err := EgressProgram(device)
+	if err != nil {
+		return err
+	}
+	defer egress.Close()
+	return use(xdp, egress)
+}
+
+// Frame is the frame of a packet in the notation of package packet.
+func Frame(line string) ([]byte, error) {
 	spec, err := packet.Parse(line)
 	if err != nil {
-		return fmt.Errorf("packet %q: %w", line, err)
+		return nil, fmt.Errorf("packet %q: %w", line, err)
 	}
-	return leave(egress, spec.Frame())
+	return spec.Frame(), nil
+}
+
+// Leave gives a packet, in the notation of package packet, to the program that sees what leaves.
+func Leave(egress *ebpf.Program, line string) error {
+	frame, err := Frame(line)
+	if err != nil {
+		return err
+	}
+	return leave(egress, frame)
 }
 
 // Arrive gives a packet to an XDP program, and returns the enum xdp_action.
 func Arrive(xdp *ebpf.Program, line string) (action uint32, err error) {
-	spec, err := packet.Parse(line)
+	frame, err := Frame(line)
 	if err != nil {
-		return 0, fmt.Errorf("packet %q: %w", line, err)
+		return 0, err
 	}
-	return arrive(xdp, spec.Frame())
+	return arrive(xdp, frame)
 }
 
 func arrive(xdp *ebpf.Program, frame []byte) (action uint32, err error) {
@@ -72,15 +96,11 @@ const (
 // and one comes back.
 func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
 	const port = 443
-	parse := func(format string, args ...any) ([]byte, error) {
-		spec, err := packet.Parse(fmt.Sprintf(format, args...))
-		return spec.Frame(), err
-	}
-	out, err := parse("tcp %s > 192.0.2.1:%d . seq=1 ack=1", own, port)
+	out, err := Frame(fmt.Sprintf("tcp %s > 192.0.2.1:%d . seq=1 ack=1", own, port))
 	if err != nil {
 		return err
 	}
-	in, err := parse("tcp 192.0.2.1:%d > %s . seq=1 ack=1", port, own)
+	in, err := Frame(fmt.Sprintf("tcp 192.0.2.1:%d > %s . seq=1 ack=1", port, own))
 	if err != nil {
 		return err
 	}

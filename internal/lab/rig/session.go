@@ -6,6 +6,7 @@ package rig
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -100,6 +101,21 @@ func Alternated[T any](cases []T, round int) []T {
 		slices.Reverse(turn)
 	}
 	return turn
+}
+
+// InTurns takes all rounds of some cases, in which they take turns. The label of a case is for the progress and for errors.
+func InTurns[T any](s *Session, cases []T, label func(T) string, take func(round int, c T) error) error {
+	s.Steps.Expect(s.Rounds * len(cases))
+	for round := range s.Rounds {
+		for _, c := range Alternated(cases, round) {
+			s.Steps.Show("round %d of %d, %s", round+1, s.Rounds, label(c))
+			if err := take(round, c); err != nil {
+				return fmt.Errorf("%s: %w", label(c), err)
+			}
+			s.Steps.Step()
+		}
+	}
+	return nil
 }
 
 // ArticleRoutes is the number of routes of the router in the article that `placement` follows.
