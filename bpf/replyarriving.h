@@ -111,15 +111,11 @@ __noinline __u32 packet_is_reply(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 flags;
 	struct reply_key t;
-	__u64 index;
 
 	if (!p)
 		return 0;
 	flags = p->seen & SEEN_QUESTION ? REPLY_LOOK : 0;
 	if (!read_reply_key(ctx, p, &t, &flags))
 		return 0;
-	index = reply_index(&t);
-	if (!reply_bit_is_set(index))
-		return 0;
-	return reply_reply(&t, index, flags);
+	return is_reply(t.pair, reply_ends(&t), flags, reply_index(&t));
 }

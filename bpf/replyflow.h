@@ -4,10 +4,12 @@
  * addresses and ports, exchanged, are those of a packet that left. One table for a host, a router and a NAT gateway, as
  * packets leave behind address translation.
  *
- * A table of buckets of one cache line each. A filter in front of it has eight bits for each bucket: a packet of no
- * conversation reads one of these bits, and nothing else. The generated entry tests it in line, so its index is a hash of
- * one multiplication. The tag of a word is of another hash, and who does not know the keys meets a conversation with one
- * packet of 2^31 at an open bit.
+ * A table of buckets of one cache line each, with two filters in front of it. The first has a bit for each bucket, and stays
+ * in the first cache: where few conversations are open, a packet of none reads this bit and nothing else. The generated
+ * entry does so in line, and therefore the index is a hash of one multiplication. Beside many conversations, the second
+ * keeps most packets of none from a cache miss in a table of megabytes. It has 32 bits for each bucket, of which a
+ * conversation sets two, by the hash that the tag is of. Who does not know the keys meets a conversation with one packet of
+ * 2^34 at a bit that is set.
  *
  * What arrives inserts nothing. A new conversation in a full bucket replaces one that is over, then one of the client that
  * has the most of them there. internal/kernel/datapath/replyflows.go reads and writes the same words.
@@ -43,9 +45,9 @@ enum {
 	REPLY_STATES = 16,
 	REPLY_CLIENT_SHIFT = 20,
 	REPLY_CLIENTS = 128,
-	REPLY_PLACE_SHIFT = 27, /* which of the eight bits of the filter */
-	REPLY_PLACES = 8,
-	REPLY_TAG_SHIFT = 30,
+	REPLY_TAG_SHIFT = 27,
+	REPLY_BUCKET_BITS = 17, /* 8 MiB, for a million conversations; of 250,000, two are in a bucket on average */
+	REPLY_BUCKETS = 1 << REPLY_BUCKET_BITS,
 	REPLY_TRIES = 4,   /* to write a word that others write, too */
 	REPLY_REFRESH = 6, /* a word is written again after 1/64 of its life */
 };
@@ -79,7 +81,7 @@ struct reply_bucket {
 	__u64 word[REPLY_SLOTS];
 };
 
-/* The buckets, whose number depends on the policy: see table(). */
+/* The buckets. Only with replies does the loader make room for all of them: see table(). */
 struct reply_bucket reply_flows[1] SEC(".data.replied");
 
 /* Secret factors: of the index, of the tag, and of the words of IPv6 addresses. Each is odd. */
@@ -91,11 +93,14 @@ struct reply_secrets {
 
 enum { REPLY_SECRET_WORDS = sizeof(struct reply_secrets) / sizeof(__u64) };
 
-/* The keys, then the filter, whose size depends on the policy: see table(). */
-__u64 reply_filter[REPLY_SECRET_WORDS + 8] SEC(".data.replies");
+/* The keys and both filters; see table(). */
+struct reply_filter {
+	struct reply_secrets secrets;
+	__u64 used[REPLY_BUCKETS / 64]; /* a bit for each bucket */
+	__u32 bits[2];                  /* for each bucket, of which the loader makes REPLY_BUCKETS */
+};
 
-/* 64 less the number of bits of an index into the filter. Constant. */
-const volatile __u32 reply_shift = 61;
+struct reply_filter reply_filter[1] SEC(".data.replies");
 
 /* A conversation, as its packets arrive. Numbers as they are in the packet, so that nothing is swapped. */
 struct reply_key {
@@ -116,7 +121,7 @@ enum reply_kind {
 
 static __always_inline struct reply_secrets *reply_secrets(void)
 {
-	return (void *)table(reply_filter);
+	return &table(reply_filter)->secrets;
 }
 
 /*
@@ -128,7 +133,7 @@ static __always_inline __u64 reply_index(struct reply_key *t)
 	bool ported = t->kind == REPLY_TCP || t->kind == REPLY_UDP;
 	__u64 other = ported ? t->other : t->pair, own = ported ? t->own : 0;
 
-	return (other + ((__u64)t->ports << 32 | own) * t->kind) * reply_secrets()->index >> reply_shift;
+	return (other + ((__u64)t->ports << 32 | own) * t->kind) * reply_secrets()->index >> (64 - REPLY_BUCKET_BITS);
 }
 
 /* The ports, and the kind in the upper half. */
@@ -216,11 +221,6 @@ static __always_inline __u32 reply_state_of(__u64 word)
 	return word >> REPLY_STATE_SHIFT & (REPLY_STATES - 1);
 }
 
-static __always_inline __u32 reply_place_of(__u64 word)
-{
-	return word >> REPLY_PLACE_SHIFT & (REPLY_PLACES - 1);
-}
-
 static __always_inline __u32 reply_client_of(__u64 word)
 {
 	return word >> REPLY_CLIENT_SHIFT & (REPLY_CLIENTS - 1);
@@ -242,32 +242,46 @@ static __always_inline bool is_reply_flow(__u64 word, __u64 hash)
 	return !((word ^ hash) >> REPLY_TAG_SHIFT) && reply_state_of(word);
 }
 
-static __always_inline __u64 reply_word(__u64 hash, __u64 index, __u32 client, __u32 state, __u32 now)
+static __always_inline __u64 reply_word(__u64 hash, __u32 client, __u32 state, __u32 now)
 {
-	return hash >> REPLY_TAG_SHIFT << REPLY_TAG_SHIFT | (index & (REPLY_PLACES - 1)) << REPLY_PLACE_SHIFT |
+	return hash >> REPLY_TAG_SHIFT << REPLY_TAG_SHIFT |
 	       (__u64)(client & (REPLY_CLIENTS - 1)) << REPLY_CLIENT_SHIFT | (__u64)state << REPLY_STATE_SHIFT | now;
 }
 
-static __always_inline __u64 *reply_filter_word(__u64 index)
+/* An index that the verifier knows nothing of, within the bounds of the table. */
+static __always_inline __u64 reply_index_within(__u64 index)
 {
-	return &table(reply_filter)[REPLY_SECRET_WORDS + (index >> 6)];
-}
-
-/* Whether a conversation may be in the table: its bit of the filter is set. */
-static __always_inline bool reply_bit_is_set(__u64 index)
-{
-	return read_once(reply_filter_word(index)) >> (index & 63) & 1;
+	return index & (REPLY_BUCKETS - 1);
 }
 
 static __always_inline struct reply_bucket *reply_bucket(__u64 index)
 {
-	return &table(reply_flows)[index / REPLY_PLACES];
+	return &table(reply_flows)[index];
 }
 
-/* An index that the verifier knows nothing of, within the filter's bounds. */
-static __always_inline __u64 reply_index_within(__u64 index)
+/* The bits of the second filter of a conversation, by its hash or word. */
+static __always_inline __u32 reply_bits(__u64 hash)
 {
-	return index & ((1ULL << (64 - reply_shift)) - 1);
+	return 1U << (hash >> 59) | 1U << ((__u32)hash >> 27);
+}
+
+/* Whether a conversation may be in the table. */
+static __always_inline bool reply_may_be(__u64 index, __u64 hash)
+{
+	__u32 bits = reply_bits(hash);
+
+	return (*(volatile __u32 *)&table(reply_filter)->bits[index] & bits) == bits;
+}
+
+/* Sets the bits of a conversation that has been written into the table. */
+static __always_inline void set_reply_bits(__u64 index, __u64 hash)
+{
+	__u64 *used = &table(reply_filter)->used[index >> 6], bit = 1ULL << (index & 63);
+
+	if (!reply_may_be(index, hash))
+		__sync_fetch_and_or(&table(reply_filter)->bits[index], reply_bits(hash));
+	if (!(read_once(used) & bit))
+		__sync_fetch_and_or(used, bit);
 }
 
 /* The slot of a conversation, or REPLY_SLOTS if the bucket does not have it. */
@@ -290,31 +304,48 @@ static __always_inline __u64 live_reply_flow(struct reply_bucket *b, __u64 at, _
 	return is_reply_flow(word, hash) && !reply_is_over(word, now) ? word : 0;
 }
 
-/* The bits of the filter that a bucket needs. */
-static __always_inline __u64 reply_places(struct reply_bucket *b)
+/* The bits of the second filter that a bucket needs. */
+static __always_inline __u32 reply_bits_of(struct reply_bucket *b)
 {
-	__u64 places = 0;
+	__u32 bits = 0;
 
 #pragma unroll
 	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
 		__u64 word = read_once(&b->word[i]);
 
 		if (reply_state_of(word))
-			places |= 1 << reply_place_of(word);
+			bits |= reply_bits(word);
 	}
-	return places;
+	return bits;
 }
 
 /*
- * Removes conversations that are over from a bucket, and clears the bits of the filter that it needs no more. Another CPU
- * that notes a conversation meanwhile writes the word before it reads the bit, so one of both sees the change of the
- * other (sweep_flows() in flow.h). A global function.
+ * Clears the bits of the filters that a bucket needs no more. Another CPU that notes a conversation meanwhile writes the word
+ * before it reads the bits, so one of both sees the change of the other (sweep_flows() in flow.h).
  */
+static __always_inline void clear_reply_bits(struct reply_bucket *b, __u64 index)
+{
+	__u64 *used = &table(reply_filter)->used[index >> 6], bit = 1ULL << (index & 63);
+	__u32 *bits = &table(reply_filter)->bits[index], needless;
+
+	needless = *(volatile __u32 *)bits & ~reply_bits_of(b);
+	if (needless)
+		__sync_fetch_and_and(bits, ~needless);
+	needless &= reply_bits_of(b);
+	if (opaque(needless))
+		__sync_fetch_and_or(bits, needless);
+	if (reply_bits_of(b))
+		return;
+	__sync_fetch_and_and(used, ~bit);
+	if (reply_bits_of(b))
+		__sync_fetch_and_or(used, bit);
+}
+
+/* Removes conversations that are over from a bucket. A global function. */
 __noinline __u32 sweep_reply_flows(__u64 index)
 {
-	__u32 now = reply_now(), shift = index & 63 & ~(REPLY_PLACES - 1);
-	__u64 *filter = reply_filter_word(reply_index_within(index)), needless;
 	struct reply_bucket *b = reply_bucket(reply_index_within(index));
+	__u32 now = reply_now();
 
 #pragma unroll
 	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
@@ -323,13 +354,7 @@ __noinline __u32 sweep_reply_flows(__u64 index)
 		if (reply_state_of(word) && reply_is_over(word, now))
 			__sync_val_compare_and_swap(&b->word[i], word, 0);
 	}
-	needless = (read_once(filter) >> shift & ((1 << REPLY_PLACES) - 1)) & ~reply_places(b);
-	if (!needless)
-		return 0;
-	__sync_fetch_and_and(filter, ~(needless << shift));
-	needless &= reply_places(b);
-	if (opaque(needless))
-		__sync_fetch_and_or(filter, needless << shift);
+	clear_reply_bits(b, reply_index_within(index));
 	return 0;
 }
 
@@ -394,46 +419,34 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 	return 0;
 }
 
-/*
- * Whether a packet that arrives is a reply. The filter has been asked. With `flags`, those of TCP, the conversation notes that it was
- * answered; with REPLY_LOOK nothing is noted.
- */
 enum { REPLY_LOOK = 1 << 8 };
 
-static __always_inline __u32 reply_reply(struct reply_key *t, __u64 index, __u32 flags)
+/*
+ * Whether a packet that arrives is a reply to the conversation of a word, at is whose index times REPLY_SLOTS and its slot. With flags,
+ * those of TCP, the conversation notes that it was answered; with REPLY_LOOK nothing is noted. A global function.
+ */
+__noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 {
-	__u64 hash = reply_hash(t), at, word;
-	struct reply_bucket *b = reply_bucket(index);
+	struct reply_bucket *b = reply_bucket(reply_index_within(at / REPLY_SLOTS));
 	__u32 now = reply_now(), state;
 
-	at = find_reply_flow(b, hash);
-	word = live_reply_flow(b, at, hash, now);
-	if (!word || at >= REPLY_SLOTS)
-		goto none;
+	if (!reply_state_of(word) || reply_is_over(word, now)) {
+		if (!(flags & REPLY_LOOK))
+			sweep_reply_flows(at / REPLY_SLOTS);
+		return 0;
+	}
 	state = reply_after_arrival(reply_state_of(word), flags & 0xff);
 	if (!state || flags & REPLY_LOOK || state == REPLY_FRAGMENTS || !reply_is_stale(word, state, now))
 		return state;
-	__sync_val_compare_and_swap(&b->word[at], word, reply_renewed(word, state, now));
+	__sync_val_compare_and_swap(&b->word[at & (REPLY_SLOTS - 1)], word, reply_renewed(word, state, now));
 	if (state == REPLY_UDP_OPEN)
-		renew_reply_fragments(t->pair);
+		renew_reply_fragments(pair);
 	return state;
-none:
-	if (!(flags & REPLY_LOOK))
-		sweep_reply_flows(index);
-	return 0;
 }
 
-/* The same, as a global function. ends are reply_ends(). */
-__noinline __u32 is_reply_slowly(__u64 pair, __u64 ends, __u32 flags, __u64 index)
-{
-	struct reply_key t = { .pair = pair, .ports = ends, .kind = ends >> 32 };
-
-	return reply_reply(&t, reply_index_within(index), flags);
-}
-
-/* The ages, as of reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
+/* The ages, one less than reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
 static const __u16 reply_quiet[REPLY_STATES] = {
-#define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 2
+#define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 1
 	QUIET(REPLY_TCP_OPEN),   QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN),
 	QUIET(REPLY_TCP_CLOSED), QUIET(REPLY_TCP_RESET),   QUIET(REPLY_UDP_OPEN),
 	QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),   QUIET(REPLY_FRAGMENTS),
@@ -445,26 +458,33 @@ enum {
 };
 
 /*
- * The same for the generated entry, which has found the bit of the filter set. A reply that changes nothing ends here, and so
- * do most packets of no conversation in the bucket: beside many conversations, a flood meets many bits. A global function.
+ * Whether a packet that arrives is a reply; not 0 if so. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
+ * for a bucket that is in use. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
+ * conversations, a flood meets many buckets in use. A global function.
  */
 __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
 {
-	struct reply_bucket *b = reply_bucket(reply_index_within(index));
-	__u64 hash = hash_reply_key(pair, ends), tag = hash >> REPLY_TAG_SHIFT, word;
+	__u64 hash = hash_reply_key(pair, ends), at, word;
+	struct reply_bucket *b;
 
+	index = reply_index_within(index);
+	if (!reply_may_be(index, hash))
+		return 0;
+	b = reply_bucket(index);
 #pragma unroll
-	for (int slot = 0; slot < REPLY_SLOTS; slot++) {
-		word = read_once(&b->word[slot]);
-		if (word >> REPLY_TAG_SHIFT == tag)
+	for (at = 0; at < REPLY_SLOTS; at++) {
+		word = read_once(&b->word[at]);
+		if (!((word ^ hash) >> REPLY_TAG_SHIFT))
 			goto found;
 	}
-	if ((hash >> 32 ^ bpf_jiffies64()) & REPLY_SWEEP)
-		return 0;
-	goto slow;
+	if (!((hash >> 32 ^ bpf_jiffies64()) & REPLY_SWEEP) && !(flags & REPLY_LOOK))
+		sweep_reply_flows(index);
+	return 0;
 found:
-	if (!(flags & REPLY_TURNS) && reply_age(word, reply_now()) < reply_quiet[reply_state_of(word)])
+	at += index * REPLY_SLOTS;
+	if (flags & (REPLY_TURNS | REPLY_LOOK))
+		return take_reply(at, word, flags, pair);
+	if ((__u16)(reply_now() - word) < reply_quiet[reply_state_of(word)])
 		return 1;
-slow:
-	return is_reply_slowly(pair, ends, flags, index);
+	return take_reply(at, word, 0, pair); /* without those three, flags make no difference */
 }

@@ -225,7 +225,7 @@ static __always_inline bool place_reply_flow(struct reply_bucket *b, __u64 next,
  * Writes the word of a conversation that leaves: as has the state that it is to have, or 0 for that which follows from flags and kind.
  * Returns whether there is nothing more to do. A global function.
  */
-__noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u64 index, __u32 as)
+__noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u32 as)
 {
 	__u32 state, now, client;
 	__u64 hash, at, word;
@@ -237,7 +237,7 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	now = reply_now();
 	if (at >= REPLY_SLOTS) {
 		state = as ? as : reply_after_leaving(REPLY_NONE, l->key.kind, l->flags);
-		return !state || place_reply_flow(b, reply_word(hash, index, l->client, state, now), now);
+		return !state || place_reply_flow(b, reply_word(hash, l->client, state, now), now);
 	}
 	word = read_once(&b->word[at]);
 	if (!is_reply_flow(word, hash))
@@ -247,8 +247,7 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
 	if (!client)
 		client = l->client;
-	return !state ||
-	       __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, index, client, state, now)) == word;
+	return !state || __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, client, state, now)) == word;
 }
 
 enum { REPLY_AS_SHIFT = 16 };
@@ -263,10 +262,9 @@ __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, 
 
 	index = reply_index_within(index);
 	for (int i = 0; i < REPLY_TRIES; i++)
-		if (write_reply_flow(reply_bucket(index), &l, index, flags >> REPLY_AS_SHIFT))
+		if (write_reply_flow(reply_bucket(index), &l, flags >> REPLY_AS_SHIFT))
 			break;
-	if (!reply_bit_is_set(index))
-		__sync_fetch_and_or(reply_filter_word(index), 1ULL << (index & 63));
+	set_reply_bits(index, hash_reply_key(pair, ends));
 	return 0;
 }
 
@@ -285,13 +283,12 @@ static __always_inline void expect_replies(struct leaving *l)
 /* Whether a packet changes nothing: its conversation is noted, and will be for long enough. */
 static __always_inline bool reply_is_noted(struct leaving *l)
 {
-	__u64 index = reply_index(&l->key), hash, word;
+	__u64 index = reply_index(&l->key), hash = reply_hash(&l->key), word;
 	struct reply_bucket *b = reply_bucket(index);
 	__u32 now;
 
-	if (!reply_bit_is_set(index))
+	if (!reply_may_be(index, hash))
 		return false;
-	hash = reply_hash(&l->key);
 	now = reply_now();
 	word = live_reply_flow(b, find_reply_flow(b, hash), hash, now);
 	return word && !reply_is_stale(word, reply_after_leaving(reply_state_of(word), l->key.kind, l->flags), now);

@@ -62,14 +62,16 @@ func (s *scene) fill(of tenants, r *rand.Rand) {
 	s.replyTable(func(words, filter []byte) {
 		const unit, minute = 32, 14 // bits of a unit of time, and units
 		seen := (uint64(image.Monotonic())>>unit - minute) & 0xffff
-		filter = filter[image.ReplySecretsSize:]
+		used, bits := filter[image.ReplySecretsSize:], filter[image.ReplySecretsSize+image.ReplyUsedSize:]
 		for i := range len(words) / 8 {
 			if binary.LittleEndian.Uint64(words[8*i:]) != 0 {
 				continue
 			}
-			tag, place := r.Uint64()>>30<<30, r.Uint64N(image.ReplyPlaces)
-			binary.LittleEndian.PutUint64(words[8*i:], tag|place<<27|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen)
-			filter[i/image.ReplySlots] |= 1 << place
+			bucket, word := i/image.ReplySlots, r.Uint64()>>27<<27|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen
+			binary.LittleEndian.PutUint64(words[8*i:], word)
+			used[bucket/8] |= 1 << (bucket % 8)
+			set := binary.LittleEndian.Uint32(bits[4*bucket:])
+			binary.LittleEndian.PutUint32(bits[4*bucket:], set|image.ReplyBits(word))
 		}
 	})
 }

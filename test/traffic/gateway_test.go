@@ -28,8 +28,7 @@ type gateway struct {
 	*scene
 	lan    *lab.Host        // has the addresses of all clients but of the one that scans
 	mac    net.HardwareAddr // of the gateway, to the clients
-	secret uint64           // key and size of the table of reply flows
-	shift  int
+	secret uint64           // key of the table of reply flows
 }
 
 // clients are those of a gateway in one family.
@@ -100,24 +99,7 @@ func (g *gateway) readSecret() {
 	g.Helper()
 	g.replyTable(func(_, filter []byte) {
 		g.secret = binary.LittleEndian.Uint64(filter)
-		for g.shift = 64; 1<<(64-g.shift) < len(filter)-image.ReplySecretsSize; g.shift-- {
-		}
 	})
-}
-
-// bucket is the place of a flow of TCP: reply_index() of bpf/replyflow.h.
-func (g *gateway) bucket(own, other netip.AddrPort) uint64 {
-	raw := func(a netip.Addr) []byte { return append(make([]byte, 4), a.AsSlice()...) }
-	o, w := raw(other.Addr()), raw(own.Addr())
-	near := binary.LittleEndian.Uint64(o[len(o)-8:])
-	if other.Addr().Is4() {
-		near >>= 32
-	}
-	var ports [4]byte
-	binary.BigEndian.PutUint16(ports[:], other.Port())
-	binary.BigEndian.PutUint16(ports[2:], own.Port())
-	rest := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(w[len(w)-4:]))
-	return (near + rest*image.ReplyTCP) * g.secret >> g.shift
 }
 
 // connected has each client open connections to the outside, on which the server sends something first, and returns both ends.
@@ -164,11 +146,11 @@ func (g *gateway) aimed(f clients, at []pushed, rounds int) [][]probe {
 	out := make([][]probe, rounds)
 	had := map[uint64]int{}
 	for _, p := range at {
-		had[g.bucket(p.peer.RemoteAddr().(*net.TCPAddr).AddrPort(), f.server)] = 0
+		had[subject.ReplyBucket(g.secret, p.peer.RemoteAddr().(*net.TCPAddr).AddrPort(), f.server)] = 0
 	}
 	for missing := rounds * len(had); missing > 0; {
 		p := f.probe(r)
-		b := g.bucket(p.own, p.to)
+		b := subject.ReplyBucket(g.secret, p.own, p.to)
 		if n, ok := had[b]; ok && n < rounds {
 			had[b]++
 			out[n] = append(out[n], p)

@@ -184,7 +184,6 @@ const (
 	floodwallVarReadsMss         = "reads_mss"
 	floodwallVarReplyFilter      = "reply_filter"
 	floodwallVarReplyFlows       = "reply_flows"
-	floodwallVarReplyShift       = "reply_shift"
 	floodwallVarReporting        = "reporting"
 	floodwallVarSampling         = "sampling"
 	floodwallVarServicePorts     = "service_ports"
@@ -349,7 +348,6 @@ type floodwallVariableSpecs struct {
 	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.VariableSpec `ebpf:"reply_flows"`
-	ReplyShift      *ebpf.VariableSpec `ebpf:"reply_shift"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ServicePorts    *ebpf.VariableSpec `ebpf:"service_ports"`
@@ -521,7 +519,6 @@ type floodwallVariables struct {
 	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.Variable `ebpf:"reply_flows"`
-	ReplyShift      *ebpf.Variable `ebpf:"reply_shift"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ServicePorts    *ebpf.Variable `ebpf:"service_ports"`

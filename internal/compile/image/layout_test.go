@@ -183,7 +183,7 @@ func TestEnums(t *testing.T) {
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
 		"flow.h": {"FLOW_SLOTS": image.FlowSlots},
-		"replyflow.h": {"REPLY_SLOTS": image.ReplySlots, "REPLY_PLACES": image.ReplyPlaces, "REPLY_STATES": len(image.ReplyLife),
+		"replyflow.h": {"REPLY_SLOTS": image.ReplySlots, "REPLY_BUCKET_BITS": image.ReplyBucketBits, "REPLY_STATES": len(image.ReplyLife),
 			"REPLY_UDP": image.ReplyUDP, "REPLY_TCP": image.ReplyTCP,
 			"LIFE_REPLY_TCP_SYN": int(image.ReplyLife[1]), "LIFE_REPLY_TCP_OPEN": int(image.ReplyLife[3]),
 			"LIFE_REPLY_TCP_CLOSED": int(image.ReplyLife[6]), "LIFE_REPLY_UDP_NEW": int(image.ReplyLife[8]),

@@ -3,13 +3,19 @@ package image
 // The table of conversations: bpf/replyflow.h. TestEnums and TestStructLayouts compare them with bpf/.
 const (
 	ReplySlots       = 8 // REPLY_SLOTS: words of a bucket
-	ReplyPlaces      = 8 // REPLY_PLACES: bits of the filter for each bucket
 	ReplyBucketSize  = 8 * ReplySlots
-	ReplySecretsSize = 64         // of struct reply_secrets, which stands before the filter
-	ReplyUDP         = 0x2c1b3c6d // enum reply_kind
+	ReplyBucketBits  = 17 // REPLY_BUCKET_BITS
+	ReplyBuckets     = 1 << ReplyBucketBits
+	ReplySecretsSize = 64                                                // of struct reply_secrets
+	ReplyUsedSize    = ReplyBuckets / 8                                  // of the first filter, behind it
+	ReplyFilterSize  = ReplySecretsSize + ReplyUsedSize + 4*ReplyBuckets // of struct reply_filter
+	ReplyUDP         = 0x2c1b3c6d                                        // enum reply_kind
 	ReplyTCP         = 0x297a2d39
 	ServiceWords     = 2 << 10 // words of service_ports of bpf/replyleaving.h
 )
 
 // ReplyLife is how long a reply flow is remembered in each state, in units of 2^32 ns: reply_life of bpf/replyflow.h.
 var ReplyLife = [16]uint64{0, 15, 15, 20432, 20432, 20432, 28, 28, 7, 42, 7, 142, 142, 42}
+
+// ReplyBits are the bits of the second filter of a conversation, by its word: reply_bits() of bpf/replyflow.h.
+func ReplyBits(word uint64) uint32 { return 1<<(word>>59) | 1<<(uint32(word)>>27) }

@@ -30,7 +30,6 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		Handshakes: o.Protect,
 		Table6:     !a.table.V6.Empty(),
 		Questions:  o.QuestionKey != 0,
-		ReplyShift: replyShift,
 		Limits:     l.infos,
 		Sampling:   entry.Sampling{Share: trafficShare(p), Salt: uint32(o.QuestionKey >> 32)},
 	}

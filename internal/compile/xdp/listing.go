@@ -45,7 +45,7 @@ var public = []string{
 	"filter4_shift", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
 	"name_root_sets", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
-	"reads_kernel", "reads_mss", "reply_shift", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
+	"reads_kernel", "reads_mss", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
 	"verify_cookies", "window_length",
 }
 
@@ -110,7 +110,7 @@ var mapUses = map[string]string{
 	image.CookiesSent:      "protections: by that hash, when a cookie was last sent",
 	image.SynKeys:          "protections: the keys of cookies and of that hash",
 	image.ReplyFlows:       "replies: a hash of flows of which a packet has left",
-	image.ReplyFilter:      "replies: keys, and a bit for each place of that hash, set when a flow may be there",
+	image.ReplyFilter:      "replies: keys, and two filters of that hash: a bit for each bucket, and bits for each flow",
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",

@@ -10,12 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// replyBuckets is the number of buckets of the table of conversations: 8 MiB, for a million. With 250,000 two are in a bucket on average.
-const replyBuckets = 1 << 17
-
-// replyShift is reply_shift of bpf/replyflow.h.
-const replyShift = 64 - 17 - 3
-
 // asksReplies reports whether any rule asks for replies.
 func asksReplies(p *ir.Program) bool {
 	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply })
@@ -43,10 +37,10 @@ func repliesPart(p *ir.Program) component {
 	}
 	services := image.Shape{ValueSize: 8 * image.ServiceWords, Entries: 1}
 	return component{
-		constants: map[string]any{"notes_replies": true, "reply_shift": uint32(replyShift)},
+		constants: map[string]any{"notes_replies": true},
 		shapes: map[string]image.Shape{
-			image.ReplyFlows:  {ValueSize: replyBuckets * image.ReplyBucketSize, Entries: 1},
-			image.ReplyFilter: {ValueSize: image.ReplySecretsSize + replyBuckets*image.ReplyPlaces/8, Entries: 1},
+			image.ReplyFlows:  {ValueSize: image.ReplyBuckets * image.ReplyBucketSize, Entries: 1},
+			image.ReplyFilter: {ValueSize: image.ReplyFilterSize, Entries: 1},
 			image.Services:    services,
 		},
 		fill: func(memory map[string][]byte) error {

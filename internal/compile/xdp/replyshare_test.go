@@ -3,12 +3,13 @@ package xdp_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/test/subject"
@@ -23,20 +24,17 @@ func forwarded() []byte {
 	return b
 }
 
+// conversation is one between addresses and ports of this side and the other.
+type conversation struct{ own, other netip.AddrPort }
+
+func (c conversation) out() string { return fmt.Sprintf("tcp %s > %s", c.own, c.other) }
+func (c conversation) in() string  { return fmt.Sprintf("tcp %s > %s", c.other, c.own) }
+
 // TestReplyFlowsShared has a router whose table one client fills: it opens flows without end, as a scan does. It displaces its own, and none
 // of others that were answered; and others can go on opening flows.
 func TestReplyFlowsShared(t *testing.T) {
 	testutil.RequireRoot(t)
-	x, err := xdpgen.Generate(replying(), xdpgen.Options{QuestionKey: subject.QuestionKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const bits = 8 // buckets: 2,048 flows, so that the test takes no minute
-	x.Entry = nil  // which has the size of the usual table
-	x.Constants["reply_shift"] = uint32(64 - bits - 3)
-	x.Shapes[image.ReplyFlows] = image.Shape{ValueSize: image.ReplyBucketSize << bits, Entries: 1}
-	x.Shapes[image.ReplyFilter] = image.Shape{ValueSize: image.ReplySecretsSize + 1<<bits, Entries: 1}
-	p := talker{(&subject.Subject{Program: replying()}).Load(t, x)}
+	p := loadReplies(t)
 	from := forwarded()
 	leave := func(line string) {
 		t.Helper()
@@ -58,36 +56,56 @@ func TestReplyFlowsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	scan := func(n int) {
-		for i := range n {
-			leave(fmt.Sprintf("tcp 10.0.0.66:%d > 198.51.%d.%d:%d S", 1024+i%50_000, i/200%100, 1+i%200, 1+i%1000))
+	memory, release, err := p.Memory(image.ReplyFilter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := binary.NativeEndian.Uint64(memory[image.ReplyFilter])
+	release()
+	const buckets = 256 // to which all aim: 2,048 flows fill them
+	r := rand.New(rand.NewPCG(1, 2))
+	flow := func(client int) conversation { // a new one of a client
+		for {
+			f := conversation{
+				netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(client)}), uint16(1024+r.IntN(60_000))),
+				netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, byte(r.IntN(256)), byte(r.IntN(256))}), uint16(1+r.IntN(1000))),
+			}
+			if subject.ReplyBucket(secret, f.own, f.other) < buckets {
+				return f
+			}
 		}
 	}
-	const others = 300
-	out := func(i int) string { return fmt.Sprintf("tcp 10.0.0.%d:5000 > 203.0.113.%d:443", 1+i%30, 1+i/30) }
-	in := func(i int) string { return fmt.Sprintf("tcp 203.0.113.%d:443 > 10.0.0.%d:5000", 1+i/30, 1+i%30) }
+	scan := func(n int) {
+		for range n {
+			leave(flow(66).out() + " S")
+		}
+	}
+	const clients = 30
+	others := make([]conversation, 300)
 	for i := range others {
-		leave(out(i) + " S")
-		frame := subject.FramesOf(t, in(i)+" SA")[0].Frame
+		others[i] = flow(1 + i%clients)
+		leave(others[i].out() + " S")
+		frame := subject.FramesOf(t, others[i].in()+" SA")[0].Frame
 		if got, _, err := p.general(frame); err != nil || !got {
 			t.Fatalf("answer %d passes is %t, %v", i, got, err)
 		}
 	}
 	scan(testutil.Scaled(20_000, 1_000_000))
 	lost := 0
-	for i := range others {
-		if !passes(in(i) + " A") {
+	for _, f := range others {
+		if !passes(f.in() + " A") {
 			lost++
 		}
 	}
 	if lost > 0 {
-		t.Errorf("of %d flows of others %d are forgotten", others, lost)
+		t.Errorf("of %d flows of others %d are forgotten", len(others), lost)
 	}
 	refused := 0
 	for i := range 300 {
-		leave(fmt.Sprintf("tcp 10.0.0.%d:6000 > 203.0.113.%d:443 S", 1+i%30, 1+i/30))
+		f := flow(1 + i%clients)
+		leave(f.out() + " S")
 		scan(5)
-		if !passes(fmt.Sprintf("tcp 203.0.113.%d:443 > 10.0.0.%d:6000 SA", 1+i/30, 1+i%30)) {
+		if !passes(f.in() + " SA") {
 			refused++
 		}
 	}

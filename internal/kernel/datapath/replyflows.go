@@ -28,10 +28,10 @@ type ReplyFlow struct {
 // ReplyFlows is the table of reply flows of a program, mapped into memory (bpf/replyflow.h).
 type ReplyFlows struct {
 	words    []uint64 // of all buckets
-	filter   []uint64 // eight bits for each bucket
+	used     []uint64 // a bit for each bucket
+	bits     []uint64 // of the second filter: 32 for each bucket
 	secrets  [8]uint64
 	services []uint64 // a bit for each port whose flows are not noted: of TCP, then of UDP
-	shift    int
 	release  func()
 }
 
@@ -47,8 +47,7 @@ const (
 	replyUnit       = 32
 	replySeenMask   = 1<<16 - 1
 	replyStateShift = 16
-	replyPlaceShift = 27
-	replyTagShift   = 30
+	replyTagShift   = 27
 )
 
 // ReplyFlows maps the program's table, until Close; nil when it notes none.
@@ -71,14 +70,16 @@ func (g *Generation) ReplyFlows() (*ReplyFlows, error) {
 
 func newReplyFlows(memory map[string][]byte, release func()) *ReplyFlows {
 	table, filter := memory[image.ReplyFlows], memory[image.ReplyFilter]
-	if filter == nil || len(table) <= image.ReplyBucketSize { // of the smallest size, a program leaves it alone
+	if len(table) < image.ReplyBuckets*image.ReplyBucketSize { // of the smallest size, a program leaves it alone
 		release()
 		return nil
 	}
-	f := &ReplyFlows{words: wordsOf(table), filter: wordsOf(filter[image.ReplySecretsSize:]), services: wordsOf(memory[image.Services]), release: release}
-	copy(f.secrets[:], wordsOf(filter[:image.ReplySecretsSize]))
-	for f.shift = 64; 1<<(64-f.shift) < 64*len(f.filter); f.shift-- {
+	used, bits := filter[image.ReplySecretsSize:], filter[image.ReplySecretsSize+image.ReplyUsedSize:]
+	f := &ReplyFlows{
+		words: wordsOf(table), used: wordsOf(used[:image.ReplyUsedSize]), bits: wordsOf(bits),
+		services: wordsOf(memory[image.Services]), release: release,
 	}
+	copy(f.secrets[:], wordsOf(filter[:image.ReplySecretsSize]))
 	return f
 }
 
@@ -97,7 +98,7 @@ func (f *ReplyFlows) place(flow ReplyFlow) (index, hash uint64) {
 		kind = image.ReplyTCP
 	}
 	own := flow.Own.Addr().AsSlice()
-	index = (f.near(flow.Other.Addr()) + (ports<<32|uint64(binary.LittleEndian.Uint32(own[len(own)-4:])))*kind) * f.secrets[0] >> f.shift
+	index = (f.near(flow.Other.Addr()) + (ports<<32|uint64(binary.LittleEndian.Uint32(own[len(own)-4:])))*kind) * f.secrets[0] >> (64 - image.ReplyBucketBits)
 	hash = (pair ^ f.secrets[1]) * f.secrets[2]
 	return index, (hash ^ hash>>32 ^ ports ^ kind<<32) * f.secrets[3]
 }
@@ -145,17 +146,18 @@ func (f *ReplyFlows) Add(list []ReplyFlow) (added int) {
 		case flow.Proto == unix.IPPROTO_TCP:
 			state = replyTCPOpen
 		}
-		word := hash>>replyTagShift<<replyTagShift | index%image.ReplyPlaces<<replyPlaceShift | state<<replyStateShift | now
+		word := hash>>replyTagShift<<replyTagShift | state<<replyStateShift | now
 		if f.put(f.bucket(index), word, now) {
-			atomic.OrUint64(&f.filter[index/64], 1<<(index%64))
+			atomic.OrUint64(&f.bits[index/2], uint64(image.ReplyBits(word))<<(index%2*32))
+			atomic.OrUint64(&f.used[index/64], 1<<(index%64))
 			added++
 		}
 	}
 	return added
 }
 
-func (f *ReplyFlows) bucket(index uint64) []uint64 {
-	return f.words[index/image.ReplyPlaces*image.ReplySlots:][:image.ReplySlots]
+func (f *ReplyFlows) bucket(number uint64) []uint64 {
+	return f.words[number*image.ReplySlots:][:image.ReplySlots]
 }
 
 // put writes a word into a slot of a bucket whose flow is over, unless its own is there.
@@ -188,11 +190,9 @@ func (f *ReplyFlows) Sweep() {
 // Len returns the number of flows in the table that have not expired, and the number that fit.
 func (f *ReplyFlows) Len() (used, fit int) {
 	now := replyNow()
-	for i := range f.filter {
-		for rest := atomic.LoadUint64(&f.filter[i]); rest != 0; {
-			at := bits.TrailingZeros64(rest) / image.ReplyPlaces
-			rest &^= 0xff << (at * image.ReplyPlaces)
-			for _, word := range f.bucket(uint64(64*i + at*image.ReplyPlaces)) {
+	for i := range f.used {
+		for rest := atomic.LoadUint64(&f.used[i]); rest != 0; rest &= rest - 1 {
+			for _, word := range f.bucket(uint64(64*i + bits.TrailingZeros64(rest))) {
 				if !replyIsOver(word, now) {
 					used++
 				}

@@ -19,7 +19,7 @@ type dropTestCase struct {
 	packet      string     // one like those of the flood, "" where a question about one says nothing of a flood,
 	reason      string     // and why it is dropped
 	sampled     bool       // samples of all packets are taken, and read
-	open        bool       // flows have begun here, whose replies pass
+	open        int        // so many flows have begun here, whose replies pass
 	share       float64    // of the least program's rate to reach; 0: none is asked for
 }
 
@@ -29,8 +29,8 @@ const (
 	leastStandard = 0.92
 	leastStrict   = 0.90
 	leastOther    = 0.90
-	leastReplies  = 0.92        // beside a table of flows whose replies pass,
-	leastOpenPort = 0.80        // and where the flood has the port that they are of
+	leastReplies  = 0.92        // beside the flows of a busy host,
+	leastOpenPort = 0.80        // and beside many, where the flood has the port that they are of
 	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
 	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
@@ -45,7 +45,8 @@ const (
 
 // Flows that are open while packets of none of them are dropped: of one port here, to as many others.
 const (
-	openFlows = 250_000
+	openFlows = 1_000   // of a busy host,
+	manyFlows = 250_000 // and of a gateway
 	openPort  = 40_000
 )
 
@@ -89,6 +90,12 @@ func listed(rules int, share float64) dropTestCase {
 func otherKinds() []dropTestCase {
 	some := "checks: off\n" + rig.RulesPolicy(someRules)
 	rules := noReplies + some
+	replies := func(name string, open int, share float64) dropTestCase {
+		return dropTestCase{
+			name: name, label: fmt.Sprintf("20 rules, replies pass of %s open flows, checks: off", report.CountText(open)), rules: someRules,
+			policy: some, packet: rig.FloodPacket(rig.Addr4(0x01020304)), reason: defaultDropped, open: open, share: share,
+		}
+	}
 	udp := func(from string, to netip.Addr) lab.Flow {
 		return rig.UDPFlood(lab.MustAddrs(from), to, rig.SinkPort)
 	}
@@ -97,15 +104,11 @@ func otherKinds() []dropTestCase {
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
 	return []dropTestCase{
-		{
-			name: "rules=20/off/replies", label: fmt.Sprintf("20 rules, replies pass of %s open flows, checks: off", report.CountText(openFlows)),
-			rules: someRules, policy: some,
-			packet: rig.FloodPacket(rig.Addr4(0x01020304)), reason: defaultDropped, open: true, share: leastReplies,
-		},
+		replies("rules=20/off/replies", openFlows, leastReplies), replies("rules=20/off/replies/many", manyFlows, 0),
 		{
 			name: "rules=20/off/replies/open", label: "the same, the flood to the port that they are of", rules: someRules, policy: some, flood: "open-port",
 			flows:  []lab.Flow{rig.TCPFlood(lab.Listed(rig.RandomHosts(rig.MaxSources).Listed), rig.Server4, openPort, lab.ACK, nil)},
-			packet: fmt.Sprintf("tcp 1.2.3.4:4000 > %s:%d . seq=1 ack=1", rig.Server4, openPort), reason: defaultDropped, open: true, share: leastOpenPort,
+			packet: fmt.Sprintf("tcp 1.2.3.4:4000 > %s:%d . seq=1 ack=1", rig.Server4, openPort), reason: defaultDropped, open: manyFlows, share: leastOpenPort,
 		},
 		{
 			name: "rules=20/off/samples", label: "20 rules, one in 1,000 packets is a sample for the daemon, checks: off", rules: someRules,

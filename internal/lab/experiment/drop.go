@@ -91,8 +91,8 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 	}
 	a, err := b.XDP.Apply(ctx, c.policy, func(ctx context.Context, in control.Instance) error {
 		err := rig.Expect(verdicts)(ctx, in)
-		if err == nil && c.open {
-			err = openPortFlows(b.XDP.In.Name)
+		if err == nil && c.open > 0 {
+			err = openPortFlows(b.XDP.In.Name, c.open)
 		}
 		if err == nil && c.sampled {
 			err = readSamples(ctx, b, in)
@@ -106,9 +106,9 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 }
 
 // openPortFlows has flows begin here, and be answered, in the table that the program goes on with.
-func openPortFlows(device string) error {
+func openPortFlows(device string, n int) error {
 	return rig.BothSides(device, func(xdp, egress *ebpf.Program) error {
-		return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), openFlows)
+		return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), n)
 	})
 }
 

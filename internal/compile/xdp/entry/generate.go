@@ -19,7 +19,6 @@ type Input struct {
 	Table6     bool           // whether any IPv6 address has one
 	Handshakes []ir.Handshake // what was found out about each protection
 	FlowMask   uint32         // flow_mask of bpf/flow.h
-	ReplyShift int32          // reply_shift of bpf/replyflow.h
 	Limits     []image.LimitInfo
 	Constants  map[string]uint32 // where the map xdp.Constants has the keys of limits, by their names in C
 	Sampling   Sampling

@@ -13,21 +13,20 @@ const (
 	replyAddressKeys = 32
 )
 
-// replies jumps to next unless the packet is a reply. One bit of the filter tells most packets that are none: reply_index() of
-// bpf/replyflow.h, without a call. It changes r0 to r2 and r5. The code for the others stands apart, and goes on at other with the ports
-// in their registers again.
+// replies jumps to next unless the packet is a reply. One bit tells most packets that are none: reply_index() of bpf/replyflow.h, without a
+// call. It changes r0 to r2 and r5. The code for the others stands apart, and goes on at next with the ports in their registers again.
 func (s *section) replies(decision uint32, next string) {
 	ask, found := s.newLabel(), s.newLabel()
 	const index, keys = asm.R0, asm.R5
-	s.Add(asm.LoadMapValue(keys, 0, 0).WithReference(image.ReplyFilter))
 	other, size := s.family.source, asm.Word
 	if !s.v4() {
 		other, size = other+8, asm.DWord
 	}
 	s.Add(
+		asm.LoadMapValue(keys, 0, 0).WithReference(image.ReplyFilter),
 		asm.LoadMem(index, base, s.family.l4-4, asm.DWord), asm.Mul.Imm(index, s.replyKind()), // behind the end of this side's address are the ports
 		asm.LoadMem(asm.R1, base, other, size), asm.Add.Reg(index, asm.R1),
-		asm.LoadMem(asm.R1, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(index, asm.R1), asm.RSh.Imm(index, s.ReplyShift),
+		asm.LoadMem(asm.R1, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(index, asm.R1), asm.RSh.Imm(index, 64-image.ReplyBucketBits),
 		asm.Mov.Reg(asm.R1, index), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, ^7),
 		asm.Add.Reg(keys, asm.R1), asm.LoadMem(asm.R1, keys, image.ReplySecretsSize, asm.DWord),
 		asm.RSh.Reg(asm.R1, index), asm.JSet.Imm(asm.R1, 1, ask),
@@ -35,13 +34,16 @@ func (s *section) replies(decision uint32, next string) {
 	s.apart = append(s.apart, func() {
 		s.Mark(ask)
 		s.notQuestion(toGeneral)
+		s.Add(asm.Mov.Reg(asm.R4, index))
 		s.replyPair()
 		s.Add(
-			asm.Mov.Reg(asm.R4, index), asm.LoadMem(asm.R2, base, s.family.l4, asm.Word),
-			asm.LoadImm(asm.R3, int64(s.replyKind())<<32, asm.DWord), asm.Or.Reg(asm.R2, asm.R3), asm.Mov.Imm(asm.R3, 0),
+			asm.LoadMem(asm.R2, base, s.family.l4, asm.Word),
+			asm.LoadImm(asm.R3, int64(s.replyKind())<<32, asm.DWord), asm.Or.Reg(asm.R2, asm.R3),
 		)
 		if s.is(packet.ProtoTCP) {
 			s.flags(asm.R3)
+		} else {
+			s.Add(asm.Mov.Imm(asm.R3, 0))
 		}
 		s.Add(asm.Call.Label(image.IsReply), asm.JNE.Imm(asm.R0, 0, found))
 		s.loadPorts()
