@@ -67,7 +67,7 @@ const (
 	FlowFilter  = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
 	CookiesSent = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
 	HostEnds    = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
-	ReplyFilter = ".data.replies"  // keys, and eight bits for each bucket of ReplyFlows, set when they were used
+	ReplyFilter = ".data.replies"  // struct reply_filter: keys, and the filters in front of ReplyFlows
 	Services    = ".data.services" // ports of services, a bit each
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
