@@ -8,8 +8,8 @@
  * in the first cache: where few conversations are open, a packet of none reads this bit and nothing else. The generated
  * entry does so in line, and therefore the index is a hash of one multiplication. Beside many conversations, the second
  * keeps most packets of none from a cache miss in a table of megabytes. It has 32 bits for each bucket, of which a
- * conversation sets two, by the hash that the tag is of. Who does not know the keys meets a conversation with one packet of
- * 2^34 at a bit that is set.
+ * conversation sets two, by the hash that the tag is of. Of forged packets that reach a full bucket, one in 2^34 matches by
+ * chance.
  *
  * What arrives inserts nothing. A new conversation in a full bucket replaces one that is over, then one of the client that
  * has the most of them there. internal/kernel/datapath/replyflows.go reads and writes the same words.
@@ -45,7 +45,7 @@ enum {
 	REPLY_STATES = 16,
 	REPLY_CLIENT_SHIFT = 20,
 	REPLY_CLIENTS = 128,
-	REPLY_TAG_SHIFT = 27,
+	REPLY_TAG_SHIFT = 27,   /* image/format.go: another shift is another format */
 	REPLY_BUCKET_BITS = 17, /* 8 MiB, for a million conversations; of 250,000, two are in a bucket on average */
 	REPLY_BUCKETS = 1 << REPLY_BUCKET_BITS,
 	REPLY_TRIES = 4,   /* to write a word that others write, too */
@@ -259,7 +259,7 @@ static __always_inline struct reply_bucket *reply_bucket(__u64 index)
 	return &table(reply_flows)[index];
 }
 
-/* The bits of the second filter of a conversation, by its hash or word. */
+/* The bits of the second filter of a conversation, by its hash or word, of which they are in the tag. */
 static __always_inline __u32 reply_bits(__u64 hash)
 {
 	return 1U << (hash >> 59) | 1U << ((__u32)hash >> 27);
@@ -273,15 +273,20 @@ static __always_inline bool reply_may_be(__u64 index, __u64 hash)
 	return (*(volatile __u32 *)&table(reply_filter)->bits[index] & bits) == bits;
 }
 
-/* Sets the bits of a conversation that has been written into the table. */
+/*
+ * Sets the bits of a conversation that has been written into the table. Those of the second filter come last: while they are
+ * missing, the next packet that leaves sets them (reply_is_noted()).
+ */
 static __always_inline void set_reply_bits(__u64 index, __u64 hash)
 {
-	__u64 *used = &table(reply_filter)->used[index >> 6], bit = 1ULL << (index & 63);
+	__u64 *used = &table(reply_filter)->used[index >> 6], bit = 1ULL << (index & 63), old;
 
+	if (!(read_once(used) & bit)) {
+		old = __sync_fetch_and_or(used, bit);
+		asm volatile("" : : "r"(old)); /* or it orders nothing: see clear_reply_bits() */
+	}
 	if (!reply_may_be(index, hash))
 		__sync_fetch_and_or(&table(reply_filter)->bits[index], reply_bits(hash));
-	if (!(read_once(used) & bit))
-		__sync_fetch_and_or(used, bit);
 }
 
 /* The slot of a conversation, or REPLY_SLOTS if the bucket does not have it. */
@@ -321,23 +326,25 @@ static __always_inline __u32 reply_bits_of(struct reply_bucket *b)
 
 /*
  * Clears the bits of the filters that a bucket needs no more. Another CPU that notes a conversation meanwhile writes the word
- * before it reads the bits, so one of both sees the change of the other (sweep_flows() in flow.h).
+ * before it reads the bits, so at least one of the two sees the change of the other. Only an atomic operation that returns
+ * the old value orders memory (sweep_flows() in flow.h).
  */
 static __always_inline void clear_reply_bits(struct reply_bucket *b, __u64 index)
 {
 	__u64 *used = &table(reply_filter)->used[index >> 6], bit = 1ULL << (index & 63);
 	__u32 *bits = &table(reply_filter)->bits[index], needless;
+	__u64 old = 0;
 
 	needless = *(volatile __u32 *)bits & ~reply_bits_of(b);
 	if (needless)
-		__sync_fetch_and_and(bits, ~needless);
+		old = __sync_fetch_and_and(bits, ~needless);
 	needless &= reply_bits_of(b);
-	if (opaque(needless))
+	if (opaque(old) && opaque(needless))
 		__sync_fetch_and_or(bits, needless);
 	if (reply_bits_of(b))
 		return;
-	__sync_fetch_and_and(used, ~bit);
-	if (reply_bits_of(b))
+	old = __sync_fetch_and_and(used, ~bit);
+	if (opaque(old) && reply_bits_of(b))
 		__sync_fetch_and_or(used, bit);
 }
 
@@ -422,8 +429,9 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 enum { REPLY_LOOK = 1 << 8 };
 
 /*
- * Whether a packet that arrives is a reply to the conversation of a word, at is whose index times REPLY_SLOTS and its slot. With flags,
- * those of TCP, the conversation notes that it was answered; with REPLY_LOOK nothing is noted. A global function.
+ * Whether a packet that arrives is a reply to the conversation of a word; not 0 if so. at is the index of its bucket times
+ * REPLY_SLOTS, and its slot. With flags, those of TCP, the conversation notes that it was answered; with REPLY_LOOK nothing
+ * is noted. A global function.
  */
 __noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 {
@@ -453,13 +461,16 @@ static const __u16 reply_quiet[REPLY_STATES] = {
 };
 
 enum {
-	REPLY_TURNS = 7,  /* flags of TCP that may change any state: FIN, SYN, RST */
-	REPLY_SWEEP = 15, /* of so many packets and one more that meet a bucket in vain, one sweeps it */
+	REPLY_TURNS = 7, /* flags of TCP that may change any state: FIN, SYN, RST */
+	/* Of packets that meet a bucket in vain, one of 16 sweeps it that the second filter lets through, and one of 256
+	 * that it refuses: those whose hash has none of these bits, which no tag has. */
+	REPLY_SWEEP = 0xf << 19,
+	REPLY_SWEEP_REFUSED = 0xff << 19,
 };
 
 /*
  * Whether a packet that arrives is a reply; not 0 if so. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
- * for a bucket that is in use. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
+ * for a bucket that is in use, packet_is_reply() for any. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
  * conversations, a flood meets many buckets in use. A global function.
  */
 __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
@@ -468,8 +479,11 @@ __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
 	struct reply_bucket *b;
 
 	index = reply_index_within(index);
-	if (!reply_may_be(index, hash))
-		return 0;
+	if (!reply_may_be(index, hash)) {
+		if (hash & REPLY_SWEEP_REFUSED)
+			return 0;
+		goto sweep;
+	}
 	b = reply_bucket(index);
 #pragma unroll
 	for (at = 0; at < REPLY_SLOTS; at++) {
@@ -477,7 +491,10 @@ __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
 		if (!((word ^ hash) >> REPLY_TAG_SHIFT))
 			goto found;
 	}
-	if (!((hash >> 32 ^ bpf_jiffies64()) & REPLY_SWEEP) && !(flags & REPLY_LOOK))
+	if (hash & REPLY_SWEEP)
+		return 0;
+sweep:
+	if (!(flags & REPLY_LOOK))
 		sweep_reply_flows(index);
 	return 0;
 found:

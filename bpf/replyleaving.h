@@ -203,27 +203,34 @@ static __always_inline void count_reply_flow(bool displaced)
 		c->refused++;
 }
 
-/* The word of a new conversation takes the place of another. Returns whether there is nothing more to do. */
-static __always_inline bool place_reply_flow(struct reply_bucket *b, __u64 next, __u32 now)
+/* What became of the word of a conversation that leaves. */
+enum reply_written {
+	REPLY_AGAIN, /* another CPU was first */
+	REPLY_WRITTEN,
+	REPLY_UNWRITTEN, /* it begins nothing, or there is no place */
+};
+
+/* The word of a new conversation takes the place of another. */
+static __always_inline enum reply_written place_reply_flow(struct reply_bucket *b, __u64 next, __u32 now)
 {
 	__u64 victim = reply_victim(b, now), spare = victim >> 32, word;
 	__u64 *slot = &b->word[victim & (REPLY_SLOTS - 1)];
 
 	if (spare <= REPLY_KEPT && reply_client_of(next)) { /* clients do not keep this host from asking */
 		count_reply_flow(false);
-		return true;
+		return REPLY_UNWRITTEN;
 	}
 	word = read_once(slot);
 	if (__sync_val_compare_and_swap(slot, word, next) != word)
-		return false;
+		return REPLY_AGAIN;
 	if (spare < REPLY_FREE)
 		count_reply_flow(true);
-	return true;
+	return REPLY_WRITTEN;
 }
 
 /*
  * Writes the word of a conversation that leaves: as has the state that it is to have, or 0 for that which follows from flags and kind.
- * Returns whether there is nothing more to do. A global function.
+ * Returns enum reply_written. A global function.
  */
 __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u32 as)
 {
@@ -231,23 +238,27 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	__u64 hash, at, word;
 
 	if (!b || !l)
-		return 1;
+		return REPLY_UNWRITTEN;
 	hash = reply_hash(&l->key);
 	at = find_reply_flow(b, hash);
 	now = reply_now();
 	if (at >= REPLY_SLOTS) {
 		state = as ? as : reply_after_leaving(REPLY_NONE, l->key.kind, l->flags);
-		return !state || place_reply_flow(b, reply_word(hash, l->client, state, now), now);
+		return state ? place_reply_flow(b, reply_word(hash, l->client, state, now), now) : REPLY_UNWRITTEN;
 	}
 	word = read_once(&b->word[at]);
 	if (!is_reply_flow(word, hash))
-		return 0;
+		return REPLY_AGAIN;
 	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
 	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
 	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
 	if (!client)
 		client = l->client;
-	return !state || __sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, client, state, now)) == word;
+	if (!state)
+		return REPLY_UNWRITTEN;
+	if (__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, client, state, now)) != word)
+		return REPLY_AGAIN;
+	return REPLY_WRITTEN;
 }
 
 enum { REPLY_AS_SHIFT = 16 };
@@ -259,12 +270,13 @@ enum { REPLY_AS_SHIFT = 16 };
 __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, __u32 client)
 {
 	struct leaving l = { { .pair = pair, .ports = ends, .kind = ends >> 32 }, flags & 0xff, client };
+	__u32 written = REPLY_AGAIN;
 
 	index = reply_index_within(index);
-	for (int i = 0; i < REPLY_TRIES; i++)
-		if (write_reply_flow(reply_bucket(index), &l, flags >> REPLY_AS_SHIFT))
-			break;
-	set_reply_bits(index, hash_reply_key(pair, ends));
+	for (int i = 0; i < REPLY_TRIES && written == REPLY_AGAIN; i++)
+		written = write_reply_flow(reply_bucket(index), &l, flags >> REPLY_AS_SHIFT);
+	if (written == REPLY_WRITTEN)
+		set_reply_bits(index, hash_reply_key(pair, ends));
 	return 0;
 }
 

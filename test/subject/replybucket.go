@@ -2,6 +2,7 @@ package subject
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"net/netip"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
@@ -21,4 +22,29 @@ func ReplyBucket(secret uint64, own, other netip.AddrPort) uint64 {
 	binary.BigEndian.PutUint16(ports[2:], own.Port())
 	rest := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(w[len(w)-4:]))
 	return (near + rest*image.ReplyTCP) * secret >> (64 - image.ReplyBucketBits)
+}
+
+// InReplyBucket draws a connection of an address of IPv4 whose bucket has the number: ReplyBucket the other way round, as all factors are odd.
+func InReplyBucket(r *rand.Rand, secret uint64, own netip.Addr, number uint64) (from, to netip.AddrPort) {
+	for {
+		product := number<<(64-image.ReplyBucketBits) | r.Uint64()>>image.ReplyBucketBits
+		sum := product*inverse(secret) - uint64(binary.LittleEndian.Uint32(own.AsSlice()))*image.ReplyTCP
+		var address, ports [4]byte
+		binary.LittleEndian.PutUint32(address[:], uint32(sum))
+		binary.LittleEndian.PutUint32(ports[:], uint32(sum>>32)*uint32(inverse(image.ReplyTCP)))
+		from = netip.AddrPortFrom(own, binary.BigEndian.Uint16(ports[2:]))
+		to = netip.AddrPortFrom(netip.AddrFrom4(address), binary.BigEndian.Uint16(ports[:]))
+		if to.Addr().IsGlobalUnicast() && address[0] != 0 && address[0] < 240 && from.Port() >= 1024 && to.Port() != 0 {
+			return from, to
+		}
+	}
+}
+
+// inverse returns the number by which an odd one multiplied is 1, by Newton's method: each step has twice as many bits right, of three.
+func inverse(odd uint64) uint64 {
+	x := odd
+	for range 5 {
+		x *= 2 - odd*x
+	}
+	return x
 }

@@ -67,7 +67,7 @@ func (s *scene) fill(of tenants, r *rand.Rand) {
 			if binary.LittleEndian.Uint64(words[8*i:]) != 0 {
 				continue
 			}
-			bucket, word := i/image.ReplySlots, r.Uint64()>>27<<27|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen
+			bucket, word := i/image.ReplySlots, r.Uint64()>>image.ReplyTagShift<<image.ReplyTagShift|of.client(i%image.ReplySlots, r)<<20|of.state<<16|seen
 			binary.LittleEndian.PutUint64(words[8*i:], word)
 			used[bucket/8] |= 1 << (bucket % 8)
 			set := binary.LittleEndian.Uint32(bits[4*bucket:])

@@ -6,6 +6,8 @@ package image
 var formats = map[string]int{
 	Flows:       3, // a state has three bits; the filter of the buckets is a global
 	DynamicInfo: 4, // it has marks of the addresses that sets may have, and some of the host's own addresses
+	ReplyFlows:  2, // tags have 37 bits
+	ReplyFilter: 2, // it has two filters
 }
 
 // readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which

@@ -17,6 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
+	ReplyFlows, ReplyFilter, Services,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -59,6 +60,12 @@ func form(t btf.Type, depth int) string {
 			fmt.Fprintf(&b, "%s@%d:%s;", m.Name, m.Offset, form(m.Type, depth+1))
 		}
 		return "{" + b.String() + "}"
+	case *btf.Datasec:
+		var b strings.Builder
+		for _, v := range t.Vars {
+			fmt.Fprintf(&b, "@%d:%s;", v.Offset, form(v.Type.(*btf.Var).Type, depth+1))
+		}
+		return "{" + b.String() + "}"
 	case *btf.Array:
 		return fmt.Sprintf("[%d]%s", t.Nelems, form(t.Type, depth+1))
 	case *btf.Int:
@@ -73,12 +80,12 @@ const knownFormats = `
 counters 1 80924ce2
 verified 1 d7f3d1f4
 flows 3 9ffea29c
-.data.flowbits 1 332ac7c7
-.data.cookies 1 332ac7c7
-.data.ends 1 332ac7c7
-.data.syn_keys 1 332ac7c7
+.data.flowbits 1 20b469d8
+.data.cookies 1 f53966fb
+.data.ends 1 a9b805d2
+.data.syn_keys 1 2f48b0c1
 protection_states 1 1ddc0c9d
-.data.dynamic 4 332ac7c7
+.data.dynamic 4 49312ddd
 dynamic 1 d9b6a971
 limits 1 029ac456
 limit_info 1 a729d565
@@ -86,5 +93,8 @@ evictions 1 bc719d4e
 offences 1 0e56ae1c
 samples 1 0e56ae1c
 samplers 1 887429e0
+.data.replied 2 aa185620
+.data.replies 2 4629dfaf
+.data.services 1 7171248a
 slots 1 34
 `

@@ -89,6 +89,9 @@ func TestStructLayouts(t *testing.T) {
 		{"syn_keys", image.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": image.SynKeysHash}},
 		{"host_ends", image.HostEndsSize, map[string]int{"shown": 0, "marks": 32, "word": 32 + 4096}},
 		{"reply_bucket", image.ReplyBucketSize, map[string]int{"word": 0}},
+		{"reply_filter", image.ReplySecretsSize + image.ReplyUsedSize + 8, map[string]int{
+			"secrets": 0, "used": image.ReplySecretsSize, "bits": image.ReplySecretsSize + image.ReplyUsedSize,
+		}},
 		{"reply_counts", 16, map[string]int{"displaced": 0, "refused": 8}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
@@ -184,7 +187,8 @@ func TestEnums(t *testing.T) {
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
 		"flow.h": {"FLOW_SLOTS": image.FlowSlots},
 		"replyflow.h": {"REPLY_SLOTS": image.ReplySlots, "REPLY_BUCKET_BITS": image.ReplyBucketBits, "REPLY_STATES": len(image.ReplyLife),
-			"REPLY_UDP": image.ReplyUDP, "REPLY_TCP": image.ReplyTCP,
+			"REPLY_TAG_SHIFT": image.ReplyTagShift,
+			"REPLY_UDP":       image.ReplyUDP, "REPLY_TCP": image.ReplyTCP,
 			"LIFE_REPLY_TCP_SYN": int(image.ReplyLife[1]), "LIFE_REPLY_TCP_OPEN": int(image.ReplyLife[3]),
 			"LIFE_REPLY_TCP_CLOSED": int(image.ReplyLife[6]), "LIFE_REPLY_UDP_NEW": int(image.ReplyLife[8]),
 			"LIFE_REPLY_UDP_OPEN": int(image.ReplyLife[9]), "LIFE_REPLY_ECHO": int(image.ReplyLife[10]), "LIFE_REPLY_BARE_NEW": int(image.ReplyLife[11])},

@@ -9,6 +9,7 @@ const (
 	ReplySecretsSize = 64                                                // of struct reply_secrets
 	ReplyUsedSize    = ReplyBuckets / 8                                  // of the first filter, behind it
 	ReplyFilterSize  = ReplySecretsSize + ReplyUsedSize + 4*ReplyBuckets // of struct reply_filter
+	ReplyTagShift    = 27                                                // REPLY_TAG_SHIFT: the bits of a word from there on are the tag
 	ReplyUDP         = 0x2c1b3c6d                                        // enum reply_kind
 	ReplyTCP         = 0x297a2d39
 	ServiceWords     = 2 << 10 // words of service_ports of bpf/replyleaving.h

@@ -110,7 +110,7 @@ var mapUses = map[string]string{
 	image.CookiesSent:      "protections: by that hash, when a cookie was last sent",
 	image.SynKeys:          "protections: the keys of cookies and of that hash",
 	image.ReplyFlows:       "replies: a hash of flows of which a packet has left",
-	image.ReplyFilter:      "replies: keys, and two filters of that hash: a bit for each bucket, and bits for each flow",
+	image.ReplyFilter:      "replies: keys, and two filters in front of that hash: a bit for each bucket, and bits for each flow",
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",

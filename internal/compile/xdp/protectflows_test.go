@@ -3,7 +3,6 @@ package xdp_test
 import (
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"testing"
 	"time"
 
@@ -206,9 +205,7 @@ func TestFlowsEnd(t *testing.T) {
 	s := loadShield(t, protecting(p))
 	used := func() (n int) {
 		s.edit(image.FlowFilter, func(filter []byte) {
-			for _, b := range filter {
-				n += bits.OnesCount8(b)
-			}
+			n += ones(filter)
 		})
 		return n
 	}

@@ -158,7 +158,9 @@ func marked(frame []byte) uint16 {
 type exchange struct {
 	v6         bool
 	proto      string
-	own, other string // address and port
+	own, other string // address, and port if the protocol has any
+	id         uint16 // of ICMP
+	left       []byte // the last frame that left
 	history    []string
 	opening    bool          // only SYNs so far since this side began
 	both       bool          // the last packet was a SYN of the other side, to one of this side
@@ -166,13 +168,52 @@ type exchange struct {
 	reset      bool          // a reset has been seen: from then on conntrack and the program differ
 }
 
-// line describes a packet of it.
-func (x *exchange) line(leaves bool, rest string) string {
+// frame builds a packet of it, and notes that in its history.
+func (x *exchange) frame(t *testing.T, leaves bool, rest string) []byte {
+	t.Helper()
 	a, b := x.other, x.own
 	if leaves {
 		a, b = b, a
 	}
-	return fmt.Sprintf("%s %s > %s %s", x.proto, a, b, rest)
+	line := fmt.Sprintf("%s %s > %s %s", x.proto, a, b, rest)
+	x.history = append(x.history, line)
+	frame := subject.FramesOf(t, line)[0].Frame
+	if strings.HasPrefix(x.proto, "icmp") {
+		at := 14 + 20 + 4
+		if x.v6 {
+			at += 20
+		}
+		binary.BigEndian.PutUint16(frame[at:], x.id) // the tracker does not look at the checksum
+	}
+	if leaves {
+		x.left = frame
+	}
+	return frame
+}
+
+// complaint is an ICMP error about the last packet that left, from a router on its way, or about a packet that never left.
+func (x *exchange) complaint(t *testing.T, r *rand.Rand) []byte {
+	t.Helper()
+	own, _, _ := strings.Cut(strings.Trim(x.own, "["), "]")
+	line := fmt.Sprintf("icmpv6 2001:db8:100::99 > %s type=%d", own, 1+2*r.IntN(2))
+	if !x.v6 {
+		own, _, _ = strings.Cut(own, ":")
+		line = fmt.Sprintf("icmp 198.51.100.99 > %s type=%d", own, 3+8*r.IntN(2))
+	}
+	quoted, other := bytes.Clone(x.left[14:]), ""
+	if r.IntN(3) == 0 && x.proto != "esp" {
+		quoted[20+20*btoi(x.v6)+5*btoi(strings.HasPrefix(x.proto, "icmp"))]++ // another port, or identifier
+		other = " another port"
+	}
+	x.history = append(x.history, line+" about the last that left"+other)
+	return subject.FramesOf(t, fmt.Sprintf("%s payload=0x%x", line, quoted))[0].Frame
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // TestRepliesOracle plays random conversations both ways: what conntrack of a router calls established passes, packet by packet, and
@@ -185,11 +226,11 @@ func TestRepliesOracle(t *testing.T) {
 	p, k := loadReplies(t), newTracker(t)
 	var exchanges []*exchange
 	used := map[string]bool{}
-	passed, dropped := 0, 0
+	var passed, dropped [2]int // packets of exchanges, and complaints about them
 	for n := range testutil.Scaled(20_000, 1_000_000) {
 		if len(exchanges) < 300 && r.IntN(4) == 0 || len(exchanges) == 0 {
 			x := newExchange(r)
-			if ends := x.proto + x.own + x.other; !used[ends] { // what it was before would count
+			if ends := fmt.Sprint(x.proto, x.own, x.other, x.id); !used[ends] { // what it was before would count
 				used[ends] = true
 				exchanges = append(exchanges, x)
 			}
@@ -202,9 +243,13 @@ func TestRepliesOracle(t *testing.T) {
 			continue
 		}
 		leaves := r.IntN(3) == 0
-		line := x.line(leaves, x.flags(r, leaves))
-		frame := subject.FramesOf(t, line)[0].Frame
-		x.history = append(x.history, line)
+		var frame []byte
+		about := 0 // 1 if it complains of another
+		if !leaves && x.left != nil && r.IntN(10) == 0 {
+			frame, about = x.complaint(t, r), 1
+		} else {
+			frame = x.frame(t, leaves, x.details(r, leaves))
+		}
 		if leaves {
 			p.leave(t, frame)
 			k.send(t, fromInside, frame)
@@ -215,19 +260,19 @@ func TestRepliesOracle(t *testing.T) {
 			t.Fatalf("packet %d: passes is %t, conntrack says %t, the last of\n%s", n, got, want, strings.Join(x.history, "\n"))
 		}
 		if got {
-			passed++
+			passed[about]++
 		} else {
-			dropped++
+			dropped[about]++
 		}
 	}
 	t.Logf("%d passed, %d dropped", passed, dropped)
-	if passed < 1000 || dropped < 1000 {
+	if min(passed[0], dropped[0]) < 1000 || min(passed[1], dropped[1]) < 100 {
 		t.Errorf("%d passed, %d dropped: the test says little", passed, dropped)
 	}
 }
 
 func newExchange(r *rand.Rand) *exchange {
-	x := &exchange{fins: map[bool]bool{}, v6: r.IntN(2) == 0, proto: []string{"tcp", "udp"}[r.IntN(2)]}
+	x := &exchange{fins: map[bool]bool{}, v6: r.IntN(2) == 0, proto: []string{"tcp", "tcp", "udp", "udp", "icmp", "esp"}[r.IntN(6)]}
 	own, other := 1024+r.IntN(60000), []int{53, 80, 443, 1 + r.IntN(65535)}[r.IntN(4)]
 	if own == 80 {
 		own++ // of the service
@@ -237,12 +282,31 @@ func newExchange(r *rand.Rand) *exchange {
 	} else {
 		x.own, x.other = fmt.Sprintf("192.0.2.%d:%d", 1+r.IntN(3), own), fmt.Sprintf("198.51.100.%d:%d", 1+r.IntN(5), other)
 	}
+	if x.proto == "tcp" || x.proto == "udp" {
+		return x
+	}
+	x.id = uint16(r.IntN(1 << 16))
+	x.own, x.other = "192.0.2.1", fmt.Sprintf("198.51.100.%d", 1+r.IntN(200))
+	if x.v6 {
+		x.own, x.other = "2001:db8:2::1", fmt.Sprintf("2001:db8:100::%x", 1+r.IntN(200))
+	}
+	switch {
+	case x.proto == "esp":
+		x.id = 0
+	case x.v6:
+		x.proto = "icmpv6"
+	}
 	return x
 }
 
-// flags are of a random segment.
-func (x *exchange) flags(r *rand.Rand, leaves bool) string {
-	if x.proto == "udp" {
+// details are the flags of a random segment, or the type of a message of ICMP.
+func (x *exchange) details(r *rand.Rand, leaves bool) string {
+	switch x.proto {
+	case "icmp":
+		return fmt.Sprintf("type=%d", 8*r.IntN(2))
+	case "icmpv6":
+		return fmt.Sprintf("type=%d", 128+r.IntN(2))
+	case "udp", "esp":
 		return ""
 	}
 	flags := []string{"S", "SA", "A", "A", "A", "PA", "FA", "R", "RA"}[r.IntN(9)]

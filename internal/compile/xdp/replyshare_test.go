@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/test/subject"
@@ -34,7 +35,12 @@ func (c conversation) in() string  { return fmt.Sprintf("tcp %s > %s", c.other, 
 // of others that were answered; and others can go on opening flows.
 func TestReplyFlowsShared(t *testing.T) {
 	testutil.RequireRoot(t)
-	p := loadReplies(t)
+	x, err := xdpgen.Generate(replying(), xdpgen.Options{QuestionKey: subject.QuestionKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Entry = nil // so that general() decides all
+	p := talker{(&subject.Subject{Program: replying()}).Load(t, x)}
 	from := forwarded()
 	leave := func(line string) {
 		t.Helper()
@@ -65,15 +71,8 @@ func TestReplyFlowsShared(t *testing.T) {
 	const buckets = 256 // to which all aim: 2,048 flows fill them
 	r := rand.New(rand.NewPCG(1, 2))
 	flow := func(client int) conversation { // a new one of a client
-		for {
-			f := conversation{
-				netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(client)}), uint16(1024+r.IntN(60_000))),
-				netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, byte(r.IntN(256)), byte(r.IntN(256))}), uint16(1+r.IntN(1000))),
-			}
-			if subject.ReplyBucket(secret, f.own, f.other) < buckets {
-				return f
-			}
-		}
+		own, other := subject.InReplyBucket(r, secret, netip.AddrFrom4([4]byte{10, 0, 0, byte(client)}), r.Uint64N(buckets))
+		return conversation{own, other}
 	}
 	scan := func(n int) {
 		for range n {

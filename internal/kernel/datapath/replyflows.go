@@ -47,7 +47,6 @@ const (
 	replyUnit       = 32
 	replySeenMask   = 1<<16 - 1
 	replyStateShift = 16
-	replyTagShift   = 27
 )
 
 // ReplyFlows maps the program's table, until Close; nil when it notes none.
@@ -146,10 +145,9 @@ func (f *ReplyFlows) Add(list []ReplyFlow) (added int) {
 		case flow.Proto == unix.IPPROTO_TCP:
 			state = replyTCPOpen
 		}
-		word := hash>>replyTagShift<<replyTagShift | state<<replyStateShift | now
+		word := hash>>image.ReplyTagShift<<image.ReplyTagShift | state<<replyStateShift | now
 		if f.put(f.bucket(index), word, now) {
-			atomic.OrUint64(&f.bits[index/2], uint64(image.ReplyBits(word))<<(index%2*32))
-			atomic.OrUint64(&f.used[index/64], 1<<(index%64))
+			f.set(index, image.ReplyBits(word))
 			added++
 		}
 	}
@@ -168,7 +166,7 @@ func (f *ReplyFlows) put(bucket []uint64, word, now uint64) bool {
 		old := atomic.LoadUint64(&bucket[i])
 		over := replyIsOver(old, now)
 		switch {
-		case old != 0 && old>>replyTagShift == word>>replyTagShift:
+		case old != 0 && old>>image.ReplyTagShift == word>>image.ReplyTagShift:
 			return !over || atomic.CompareAndSwapUint64(&bucket[i], old, word)
 		case over && free < 0:
 			free, was = i, old
@@ -177,12 +175,43 @@ func (f *ReplyFlows) put(bucket []uint64, word, now uint64) bool {
 	return free >= 0 && atomic.CompareAndSwapUint64(&bucket[free], was, word)
 }
 
-// Sweep removes flows that are over: times come round after three days. Bits of the filter stay until the program meets them in vain.
+// set sets the bits of the filters that a bucket needs: those of the second last, as set_reply_bits() of bpf/replyflow.h does.
+func (f *ReplyFlows) set(number uint64, bits uint32) {
+	atomic.OrUint64(&f.used[number/64], 1<<(number%64))
+	atomic.OrUint64(&f.bits[number/2], uint64(bits)<<(number%2*32))
+}
+
+// needs are the bits of the second filter that a bucket needs.
+func (f *ReplyFlows) needs(number uint64) (bits uint32) {
+	for i := range f.bucket(number) {
+		if word := atomic.LoadUint64(&f.bucket(number)[i]); word != 0 {
+			bits |= image.ReplyBits(word)
+		}
+	}
+	return bits
+}
+
+// Sweep removes flows that are over, as times come round after three days, and clears the bits of the filters that nothing needs any more.
+// The program may note flows meanwhile: see clear_reply_bits() of bpf/replyflow.h.
 func (f *ReplyFlows) Sweep() {
 	now := replyNow()
 	for i := range f.words {
 		if word := atomic.LoadUint64(&f.words[i]); word != 0 && replyIsOver(word, now) {
 			atomic.CompareAndSwapUint64(&f.words[i], word, 0)
+		}
+	}
+	for number := range uint64(image.ReplyBuckets) {
+		shift := number % 2 * 32
+		needless := uint32(atomic.LoadUint64(&f.bits[number/2])>>shift) &^ f.needs(number)
+		used := atomic.LoadUint64(&f.used[number/64])>>(number%64)&1 != 0
+		if needless != 0 {
+			atomic.AndUint64(&f.bits[number/2], ^(uint64(needless) << shift))
+		}
+		if used && f.needs(number) == 0 {
+			atomic.AndUint64(&f.used[number/64], ^(uint64(1) << (number % 64)))
+		}
+		if bits := f.needs(number); bits != 0 && (needless != 0 || used) {
+			f.set(number, bits)
 		}
 	}
 }
