@@ -81,7 +81,7 @@ struct reply_bucket {
 	__u64 word[REPLY_SLOTS];
 };
 
-/* The buckets. Only with replies does the loader make room for all of them: see table(). */
+/* The buckets. Only where a policy lets replies pass does the loader give the map all of them: see table(). */
 struct reply_bucket reply_flows[1] SEC(".data.replied");
 
 /* Secret factors: of the index, of the tag, and of the words of IPv6 addresses. Each is odd. */
