@@ -51,7 +51,8 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 			continue
 		}
 		b.Steps.Show("applying %s", c.label)
-		key := c.policy + c.flood // not by the policy alone: segments cost more after SYNs, which leave notes of their cookies
+		// Not by the policy alone: segments cost more after SYNs, which leave notes of their cookies, and packets beside open flows.
+		key := fmt.Sprint(c.policy, c.flood, c.open)
 		a := applied[key]
 		if a == nil {
 			var err error
