@@ -82,7 +82,7 @@ func TestReplyFlowsShared(t *testing.T) {
 	const clients = 30
 	others := make([]conversation, 300)
 	for i := range others {
-		others[i] = flow(1 + i%clients, uint64(i%buckets)) // two in a bucket at most: of eight answered ones, a client may lose one of two
+		others[i] = flow(1+i%clients, uint64(i%buckets)) // two in a bucket at most: of eight answered ones, a client may lose one of two
 		leave(others[i].out() + " S")
 		frame := subject.FramesOf(t, others[i].in()+" SA")[0].Frame
 		if got, _, err := p.general(frame); err != nil || !got {
@@ -101,7 +101,7 @@ func TestReplyFlowsShared(t *testing.T) {
 	}
 	refused := 0
 	for i := range 300 {
-		f := flow(1 + i%clients, r.Uint64N(buckets))
+		f := flow(1+i%clients, r.Uint64N(buckets))
 		leave(f.out() + " S")
 		scan(5)
 		if !passes(f.in() + " SA") {
