@@ -91,8 +91,6 @@ struct reply_secrets {
 	__u64 address[4];
 };
 
-enum { REPLY_SECRET_WORDS = sizeof(struct reply_secrets) / sizeof(__u64) };
-
 /* The keys and both filters; see table(). */
 struct reply_filter {
 	struct reply_secrets secrets;

@@ -183,8 +183,9 @@ func (f *ReplyFlows) set(number uint64, bits uint32) {
 
 // needs are the bits of the second filter that a bucket needs.
 func (f *ReplyFlows) needs(number uint64) (bits uint32) {
-	for i := range f.bucket(number) {
-		if word := atomic.LoadUint64(&f.bucket(number)[i]); word != 0 {
+	words := f.bucket(number)
+	for i := range words {
+		if word := atomic.LoadUint64(&words[i]); word != 0 {
 			bits |= image.ReplyBits(word)
 		}
 	}
