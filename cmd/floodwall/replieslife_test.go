@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -281,13 +283,7 @@ func TestRepliesUpgraded(t *testing.T) {
 		return
 	}
 	s := newInnerSite(t, "xdp")
-	opened, err := datapath.OpenState(datapath.DefaultDir, false)
-	if err == nil {
-		err = opened.SetNote(1, datapath.Note("formats"), fmt.Appendf(nil, `{%q: 9}`, image.ReplyFlows))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	otherFormat(t, 1)
 	if out, err := floodwall("status"); err == nil || !strings.Contains(out, "its "+image.ReplyFlows+" has format 9") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
@@ -295,6 +291,39 @@ func TestRepliesUpgraded(t *testing.T) {
 	s.flows = s.flows[:1] // no socket says of whom the other flow is
 	s.goOn("after the upgrade")
 	s.closed("after the upgrade")
+}
+
+// otherFormat has it that another version loaded a generation, which writes reply flows in another way.
+func otherFormat(t *testing.T, generation int) {
+	t.Helper()
+	formats := maps.Clone(image.Formats())
+	formats[image.ReplyFlows], formats[image.ReplyFilter] = 9, 9
+	text, err := json.Marshal(formats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := datapath.OpenState(datapath.DefaultDir, false)
+	if err == nil {
+		err = opened.SetNote(generation, datapath.Note("formats"), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoRepliesUpgraded has a policy without reply flows, loaded by another version: its form of the table does not matter.
+func TestNoRepliesUpgraded(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newInnerSite(t, "xdp")
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	writeFile(t, other, "devices: [fw0]\ndefault: pass\n")
+	s.apply(other)
+	otherFormat(t, 2)
+	mustFloodwall(t, "status")
+	mustFloodwall(t, "temporary", "add", "{name: now, proto: udp, port: 9, then: drop}", "--for", "10m")
+	s.apply(other)
 }
 
 // detached has bpftool detach the program for what leaves fw0.

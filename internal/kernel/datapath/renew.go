@@ -39,8 +39,12 @@ func (g *Generation) LoadRenewal(im *image.Image) (*Program, error) {
 			m.Close()
 		}
 	}()
+	notes, err := g.notesReplies()
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range lasting {
-		if spec.Maps[name] == nil {
+		if spec.Maps[name] == nil || !notes && (name == image.ReplyFlows || name == image.ReplyFilter) {
 			continue
 		}
 		m, err := g.open(name)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -60,11 +61,28 @@ func (p *Program) ReplyFlows() (*ReplyFlows, error) {
 
 // ReplyFlows maps the generation's table, until the generation is closed; nil when it notes none.
 func (g *Generation) ReplyFlows() (*ReplyFlows, error) {
+	if notes, err := g.notesReplies(); !notes || err != nil {
+		return nil, err
+	}
 	memory, err := g.Memory(image.ReplyFlows, image.ReplyFilter, image.Services)
 	if err != nil {
 		return nil, err
 	}
 	return newReplyFlows(memory, func() {}), nil
+}
+
+// notesReplies reports whether the generation's program notes flows. If not, it has the table in its smallest size, and the format means
+// nothing.
+func (g *Generation) notesReplies() (bool, error) {
+	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(image.ReplyFlows), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("map %s: %w", image.ReplyFlows, err)
+	}
+	defer m.Close()
+	return m.ValueSize() > image.ReplyBucketSize, nil
 }
 
 func newReplyFlows(memory map[string][]byte, release func()) *ReplyFlows {
