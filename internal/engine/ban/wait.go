@@ -53,9 +53,14 @@ func (f *Follower) watch() error {
 		return err
 	}
 	dir := filepath.Dir(f.log.file)
+	f.above = false
 	_, err = unix.InotifyAddWatch(fd, dir, watched)
-	if f.above = errors.Is(err, fs.ErrNotExist); f.above {
-		_, err = unix.InotifyAddWatch(fd, filepath.Dir(dir), watched)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err = unix.InotifyAddWatch(fd, filepath.Dir(dir), watched); err == nil {
+			// The directory may have been made between the two calls: then neither watch tells of the file.
+			_, missing := unix.InotifyAddWatch(fd, dir, watched)
+			f.above = missing != nil
+		}
 	}
 	if err != nil {
 		unix.Close(fd)

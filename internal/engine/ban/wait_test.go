@@ -2,9 +2,11 @@ package ban
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -74,5 +76,36 @@ func TestWait(t *testing.T) {
 	<-ended
 	if took := time.Since(begin); took > 4*time.Second {
 		t.Errorf("it ends %v after the context", took)
+	}
+}
+
+// TestWaitForDirectory makes the directory while the follower begins to watch, at other moments each time. A file that comes after that is
+// told of, by the watch of the directory or by that of the one above.
+func TestWaitForDirectory(t *testing.T) {
+	base := t.TempDir()
+	for i := range 300 {
+		l := &Log{file: filepath.Join(base, strconv.Itoa(i), "bans", "bans")}
+		if err := os.Mkdir(filepath.Join(base, strconv.Itoa(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f := l.Follow()
+		start, made := make(chan bool), make(chan error)
+		go func() {
+			<-start
+			for range i % 60 {
+				os.Getppid() // takes some time
+			}
+			made <- os.Mkdir(filepath.Dir(l.file), 0o700)
+		}()
+		close(start)
+		err := f.watch()
+		if err := errors.Join(err, <-made, os.WriteFile(l.file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		f.events.SetReadDeadline(time.Now().Add(2 * time.Second))
+		if _, err := f.events.Read(make([]byte, 4096)); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		f.Close()
 	}
 }
