@@ -221,8 +221,12 @@ func (f *ReplyFlows) Sweep() {
 	}
 	for number := range uint64(image.ReplyBuckets) {
 		shift := number % 2 * 32
-		needless := uint32(atomic.LoadUint64(&f.bits[number/2])>>shift) &^ f.needs(number)
+		have := uint32(atomic.LoadUint64(&f.bits[number/2]) >> shift)
 		used := atomic.LoadUint64(&f.used[number/64])>>(number%64)&1 != 0
+		if have == 0 && !used { // nothing to clear; the program sets what it needs after it has written
+			continue
+		}
+		needless := have &^ f.needs(number)
 		if needless != 0 {
 			atomic.AndUint64(&f.bits[number/2], ^(uint64(needless) << shift))
 		}
