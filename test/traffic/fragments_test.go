@@ -132,6 +132,24 @@ func TestLargeDatagrams(t *testing.T) {
 	})
 }
 
+// TestLargeDatagramsUntracked has a service get 4,000 bytes where its policy drops by default at filter, as iptables rejects there, and nothing has
+// ever asked conntrack, which would put fragments together: a fresh namespace for each target. IPv6 shows the filter table the fragments then.
+func TestLargeDatagramsUntracked(t *testing.T) {
+	for _, target := range targets {
+		t.Run(string(target), func(t *testing.T) {
+			inScene(t, func(s *scene) {
+				s.echoUDP(s.server, 53)
+				s.apply(target, "default: drop\nreplies: drop\nrules: [{port: tcp/99, family: ipv4, then: reject}]\nservices: [{name: dns, port: udp/53}]\n")
+				for _, to := range []string{"10.1.0.2:53", "[fd01::2]:53"} {
+					if !s.exchange(s.client, to, bytes.Repeat([]byte{'?'}, large), 5) {
+						t.Errorf("no answer of %s to %d bytes", to, large)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestFragmentsDropped has what drops fragments all the same: the switch, a rule, and checks of the strict profile.
 func TestFragmentsDropped(t *testing.T) {
 	inScene(t, func(s *scene) {

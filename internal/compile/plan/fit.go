@@ -40,10 +40,16 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	return "", ""
 }
 
-// unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed.
+// unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed. A rule about later fragments is fit at filter:
+// either conntrack has put them together, and it matches nothing, or nothing asks conntrack, and they come as they are.
 func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
 	if match.Limited(r) {
 		return "over", "its packets would be charged a second time"
+	}
+	if s == StageFilter && onlyLater(r) {
+		bare := *r
+		bare.Match = slices.DeleteFunc(slices.Clone(r.Match), func(m ir.Match) bool { return m.Field == packet.Fragment })
+		r = &bare
 	}
 	return pl.Unfit(r, s)
 }

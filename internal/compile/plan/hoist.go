@@ -312,8 +312,8 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
-	if s == StageFilter && onlyLater(r) {
-		return false, false // conntrack has put together what it has passed, and the whole is decided
+	if s == StageFilter && onlyLater(r) && pl.reassembled(here) {
+		return false, false // the whole is decided
 	}
 	if pl.ProxiedAt(i, s) {
 		return true, true
@@ -334,6 +334,19 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	}
 	key, _ := pl.unfitAgain(r, s)
 	return false, met && key == ""
+}
+
+// reassembled reports whether conntrack has put fragments of both families together before the filter stage, by whose rules here is decided.
+// It does where a rule asks it (nf_ct_netns_get() of the kernel's net/netfilter/nf_conntrack_proto.c). Else IPv6 reassembles behind the hook for
+// input, and a router does not reassemble.
+func (pl *Plan) reassembled(here []int) bool {
+	return slices.ContainsFunc(here, func(i int) bool {
+		r := &pl.Program.Rules[i]
+		asks := r.Connections != nil || pl.ProxiedAt(i, StageFilter) ||
+			slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+		families := match.Values(r, packet.Family)
+		return asks && families[0].First == packet.FamilyIPv4 && families[len(families)-1].Last == packet.FamilyIPv6
+	})
 }
 
 // disturbs reports whether a rule gives packets that were passed another verdict, or counts them.
