@@ -88,6 +88,7 @@ struct bucket {
 enum {
 	BUCKET_SLOTS = 3,
 	BUCKET_PROBES = 8,
+	BUCKET_RETRIES = 8, /* a writer that changed each bucket once, or one some times; a packet is worth no more */
 	META_MARKER = 1 << 16, /* longer prefixes may exist below this one */
 };
 
@@ -411,16 +412,17 @@ static __always_inline __u32 slot_in_bucket(struct bucket *b, __u32 lengths, str
 
 /*
  * Finds the meta word of a prefix in a table of buckets. Returns false when it is not there. User space may move
- * entries of a dynamic set at the same time, to a later bucket, where it writes them first. One read must tell the
- * lengths and whether the search goes on: otherwise an entry could be missed in both places.
+ * entries of a table that changes at the same time, to a later place, where it writes them first, and give their old place
+ * to another. One read must tell the lengths and whether the search goes on, and if it tells something else when the bucket
+ * has been searched, this is done again: otherwise an entry could be missed in both places.
  */
-static __always_inline bool find_prefix(void *table, __u32 base, __u32 mask, __u64 seed, struct address key,
-					__u32 length, __u32 *meta)
+static __always_inline bool find_prefix(void *table, bool changes, __u32 base, __u32 mask, __u64 seed,
+					struct address key, __u32 length, __u32 *meta)
 {
-	__u32 hash = hash_prefix(seed, key, length);
+	__u32 hash = hash_prefix(seed, key, length), at = 0;
 
-	for (int i = 0; i < BUCKET_PROBES; i++) {
-		__u32 number = base + ((hash + i) & mask), slot, lengths;
+	for (int i = 0; i < (changes ? BUCKET_PROBES + BUCKET_RETRIES : BUCKET_PROBES) && at < BUCKET_PROBES; i++) {
+		__u32 number = base + ((hash + at) & mask), slot, lengths;
 		struct bucket *b = bpf_map_lookup_elem(table, &number);
 
 		if (!b)
@@ -431,8 +433,11 @@ static __always_inline bool find_prefix(void *table, __u32 base, __u32 mask, __u
 			*meta = b->meta[slot];
 			return true;
 		}
+		if (changes && *(volatile __u32 *)&b->lengths != lengths)
+			continue;
 		if (!(lengths >> 24))
 			return false;
+		at++;
 	}
 	return false;
 }
@@ -449,7 +454,8 @@ __noinline __u32 class6(__u64 hi, __u64 lo)
 		if (middle >= sizeof(lengths6))
 			break;
 		length = lengths6[middle];
-		if (!find_prefix(&buckets6, 0, buckets6_mask, buckets6_seed, masked(a, length), length + 1, &meta)) {
+		if (!find_prefix(&buckets6, false, 0, buckets6_mask, buckets6_seed, masked(a, length), length + 1,
+				 &meta)) {
 			to = opaque(middle);
 			continue;
 		}

@@ -50,10 +50,10 @@ func (b *buckets) home(p prefix6) uint32 {
 	return uint32(h>>32) & b.mask
 }
 
-// find returns the slot of a prefix.
+// find returns the slot of a prefix. A writer may move entries meanwhile, and give their slots to others: see find_prefix() of bpf/classify.h.
 func (b *buckets) find(p prefix6) (slot, bool) {
 	home := b.home(p)
-	for i := range uint32(maxDisplacement + 1) {
+	for i := uint32(0); i <= maxDisplacement; {
 		bucket := int((home + i) & b.mask)
 		lengths := b.lengths(bucket)
 		for j := range bucketSlots {
@@ -61,9 +61,13 @@ func (b *buckets) find(p prefix6) (slot, bool) {
 				return slot(bucket*bucketSlots + j), true
 			}
 		}
+		if b.lengths(bucket) != lengths {
+			continue
+		}
 		if lengths>>(8*bucketMore) == 0 {
 			break
 		}
+		i++
 	}
 	return 0, false
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -369,40 +370,59 @@ func TestDynamicCopy(t *testing.T) {
 	}
 }
 
-// Entries that stay are found at each moment while others come and go around them.
+// Entries that stay are found at each moment while others come and go around them, and they move. An entry moves a few times at most, so there are
+// many tables; and more readers than processors, so that some are stopped in the middle of a search.
 func TestDynamicReader(t *testing.T) {
 	r := testutil.Random(t)
-	m := tight(t, 64, 190)
-	s := openDynamic(t, m).Sets[0]
 	var stay []netip.Addr
 	for i := range uint32(60) {
 		stay = append(stay, addr4(0x0a000000+i))
-		if err := s.Insert(Entry{Prefix: netip.PrefixFrom(stay[i], 32)}, 0); err != nil {
-			t.Fatal(err)
-		}
 	}
-	var done atomic.Bool
-	missed := make(chan netip.Addr, 1)
-	go func() {
-		defer close(missed)
-		reader := openDynamic(t, m).Sets[0]
-		for i := 0; !done.Load(); i++ {
-			if a := stay[i%len(stay)]; !reader.Contains(a, 0) {
-				missed <- a
-				return
+	var table atomic.Pointer[DynamicMemory]
+	fill := func() *DynamicSet {
+		m := tight(t, 64, 190)
+		s := openDynamic(t, m).Sets[0]
+		for _, a := range stay {
+			if err := s.Insert(Entry{Prefix: netip.PrefixFrom(a, 32)}, 0); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}()
-	for range 200_000 {
-		p := netip.PrefixFrom(addr4(0xc0000200+r.Uint32N(400)), 32-r.IntN(3)).Masked()
-		if r.IntN(3) > 0 {
-			s.Insert(Entry{Prefix: p}, 0)
-		} else {
-			s.Delete(p, 0)
+		table.Store(&m)
+		return s
+	}
+	fill()
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	missed := make(chan netip.Addr, 8)
+	for range cap(missed) {
+		readers.Go(func() {
+			for i := 0; !done.Load(); {
+				reader := openDynamic(t, *table.Load()).Sets[0]
+				for range 200 {
+					i++
+					if a := stay[i%len(stay)]; !reader.Contains(a, 0) {
+						missed <- a
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 500 {
+		s := fill()
+		for range 400 {
+			p := netip.PrefixFrom(addr4(0xc0000200+r.Uint32N(400)), 32-r.IntN(3)).Masked()
+			if r.IntN(3) > 0 {
+				s.Insert(Entry{Prefix: p}, 0)
+			} else {
+				s.Delete(p, 0)
+			}
 		}
 	}
 	done.Store(true)
-	if a, ok := <-missed; ok {
+	readers.Wait()
+	close(missed)
+	for a := range missed {
 		t.Errorf("%s was not found for a moment", a)
 	}
 }
