@@ -73,7 +73,8 @@ __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 		length = set->lengths[v6][i];
 		if (length > longest)
 			continue;
-		if (find_prefix(&dynamic, true, set->base, set->mask, set->seed, masked(a, length - 1), length, &expiry) &&
+		if (find_prefix(&dynamic, true, set->base, set->mask, set->seed, masked(a, length - 1), length,
+				&expiry) &&
 		    (!expiry || expiry > now_seconds()))
 			return 1;
 	}
