@@ -8,6 +8,7 @@
 #include "count.h"
 #include "decision.h"
 #include "dynamic.h"
+#include "flood.h"
 #include "limit.h"
 #include "offence.h"
 #include "packet.h"
@@ -26,7 +27,10 @@ enum {
 	MAX_LAYERS = 8, /* limits of one rule */
 	MAX_SOURCES = 4,
 	CONDITION_OBSERVE = 1,
-	CONDITION_REPLY = 2, /* the packet must be a reply (replyflow.h) */
+	CONDITION_REPLY = 2,  /* the packet must be a reply (replyflow.h) */
+	CONDITION_KNOWN = 4,  /* the packet must be of a known client, */
+	CONDITION_CALM = 8,   /* or there must be no flood (flood.h) */
+	CONDITION_SPENT = 16, /* the limits are asked, and not charged */
 };
 
 struct source {
@@ -44,6 +48,7 @@ struct condition {
 	__u32 slot;   /* to count in, with CONDITION_OBSERVE */
 	__u32 proved; /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
 	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
+	__u32 flood;   /* the number of the flood that is asked about */
 	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
 	struct source source[MAX_SOURCES];
 };
@@ -111,6 +116,16 @@ static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet
 	return layer < MAX_LAYERS;
 }
 
+/* Whether what a rule asks about floods holds. */
+static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, struct condition *c)
+{
+	if (c->flags & CONDITION_KNOWN)
+		return is_known_client(ctx, p, c->flood);
+	if (c->flags & CONDITION_CALM)
+		return is_calm(p, c->flood);
+	return !(c->flags & CONDITION_SPENT) || is_spent(p, c->flood, c->limit);
+}
+
 static __always_inline bool from_source(struct packet *p, struct condition *c)
 {
 	for (__u32 i = 0; i < MAX_SOURCES; i++) {
@@ -140,6 +155,8 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 	if (!payload_holds(ctx, p, &c->payload[0]) || !payload_holds(ctx, p, &c->payload[1]))
 		return 0;
 	if (c->flags & CONDITION_REPLY && !packet_is_reply(ctx, p))
+		return 0;
+	if (floods && !flood_holds(ctx, p, c))
 		return 0;
 	if (c->layers && !any_limit_exceeded(ctx, p, c, number))
 		return 0;

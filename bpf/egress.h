@@ -94,7 +94,7 @@ __noinline int guard_leaving(struct __sk_buff *skb)
 SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
-	if (notes_replies)
+	if (notes_flows)
 		note_leaving(skb);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;
 }

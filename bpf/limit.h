@@ -458,6 +458,34 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 	return charge_limit(&p->charged, number, traits_of(p));
 }
 
+/* How many nanoseconds it takes until a packet is within a limit, at least 1 if it is not now. It is not charged. A global function. */
+__noinline __u64 limit_wait(struct packet *p, __u32 number)
+{
+	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
+	__u64 hash, at, word, debt, ns;
+	struct limit_bucket *b;
+	struct charge c = {};
+
+	if (!p || !l)
+		return 0;
+	hash = hash_prefixes(l, &p->charged, p->family & 1);
+	at = l->base + ((hash >> TIME_BITS) & l->mask);
+	b = bpf_map_lookup_elem(&limits, &at);
+	if (!b)
+		return 0;
+	ns = time_of(p);
+	c.now = units(l, ns);
+	c.tag = tag_of(hash);
+	c.cost = cost_of(l, p->length);
+	c.most = l->most;
+	find_debt(b, &c, &word, &debt);
+	if ((__s64)(ns - read_once(&b->swept)) > (__s64)(2 * l->fresh)) /* it says nothing any more */
+		debt = 0;
+	if (debt + c.cost <= c.most)
+		return 0;
+	return ((debt + c.cost - c.most) << l->right >> l->left) + 1;
+}
+
 /* Reduces the debt of a prefix by a charge, to 0 at least. Returns an enum outcome. A global function, like charge(). */
 __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 {

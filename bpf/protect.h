@@ -16,6 +16,7 @@
 #include "count.h"
 #include "decision.h"
 #include "ends.h"
+#include "flood.h"
 #include "flow.h"
 #include "kernelcookie.h"
 #include "l4.h"
@@ -25,8 +26,6 @@
 #include "synack.h"
 #include "verifier.h"
 
-#define ACTIVE_TIME 10000000000ULL       /* nanoseconds that cookies go on for after the limit was exceeded, */
-#define ACTIVE_RENEW 1000000000ULL       /* which is noted again so long after it was */
 #define COOKIE_TIME (2ULL << SLOT_SHIFT) /* that cookies may come back in */
 
 /* The sequence number of the SYN-ACK, -1 when there is none. Removes from o the options that the cookie cannot encode. */
@@ -185,26 +184,16 @@ __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* Whether cookies are on, and the end of that time need not be extended yet. */
-static __always_inline bool surely_active(struct protection_state *s, __u64 now)
-{
-	return read_once(&s->active_until) > now + ACTIVE_TIME - ACTIVE_RENEW;
-}
-
 /*
- * Whether SYNs are to be answered with cookies; charges one more packet of no connection. While cookies are on, packets
- * are charged only when the time may have to be extended. With PROTECT_ALWAYS the time is recorded too: the next policy
- * has to know that ACKs with cookies may come.
+ * Whether SYNs are to be answered with cookies; charges one more packet of no connection. With PROTECT_ALWAYS the time is
+ * recorded too: the next policy has to know that ACKs with cookies may come.
  */
 static __always_inline bool is_active(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
-	__u64 until = read_once(&s->active_until);
-
-	if (surely_active(s, now))
-		return true;
-	if (!(pr->flags & PROTECT_ALWAYS) && !limit_exceeded(p, until > now ? pr->stop : pr->start))
-		return until > now;
-	s->active_until = now + ACTIVE_TIME;
+	if (!(pr->flags & PROTECT_ALWAYS))
+		return flood_goes_on(p, &s->active_until, pr->start, pr->stop, now);
+	if (!surely_active(&s->active_until, now))
+		s->active_until = now + ACTIVE_TIME;
 	return true;
 }
 

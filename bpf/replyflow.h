@@ -11,6 +11,8 @@
  * conversation sets two, by the hash that the tag is of. Of forged packets that reach a full bucket, one in 2^34 matches by
  * chance.
  *
+ * The same table has the clients of UDP services that are protected (flood.h), in states of their own.
+ *
  * What arrives inserts nothing. A new conversation in a full bucket replaces one that is over, then one of the client that
  * has the most of them there. internal/kernel/datapath/replyflows.go reads and writes the same words.
  */
@@ -34,7 +36,9 @@ enum reply_state {
 	REPLY_ECHO,
 	REPLY_BARE_NEW, /* of a protocol without ports */
 	REPLY_BARE_OPEN,
-	REPLY_FRAGMENTS, /* beside one of UDP: later fragments may come from there */
+	REPLY_FRAGMENTS,  /* beside one of UDP: later fragments may come from there */
+	REPLY_CLIENT_NEW, /* the other side is the client: a UDP service has answered it, */
+	REPLY_CLIENT,     /* or has for so long that it is known */
 };
 
 enum {
@@ -52,6 +56,16 @@ enum {
 	REPLY_REFRESH = 6, /* a word is written again after 1/64 of its life */
 };
 
+/*
+ * What the field of the client has where the other side is one: how many times it was answered in a unit of its own, and
+ * whether it has come since. internal/model/ir/flood.go gives the reason for the number.
+ */
+enum {
+	CLIENT_CAME = 64,
+	CLIENT_MOST = 63,
+	CLIENT_KNOWN = 4, /* so many times make a client known */
+};
+
 /* How long a conversation is remembered in each state, in units. */
 enum {
 	LIFE_REPLY_TCP_SYN = 15, /* 60 s */
@@ -67,6 +81,8 @@ enum {
 	LIFE_REPLY_BARE_NEW = 142, /* 600 s */
 	LIFE_REPLY_BARE_OPEN = LIFE_REPLY_BARE_NEW,
 	LIFE_REPLY_FRAGMENTS = LIFE_REPLY_UDP_OPEN,
+	LIFE_REPLY_CLIENT_NEW = LIFE_REPLY_UDP_NEW,
+	LIFE_REPLY_CLIENT = 42, /* 180 s */
 };
 
 static const __u16 reply_life[REPLY_STATES] = {
@@ -74,7 +90,7 @@ static const __u16 reply_life[REPLY_STATES] = {
 	LIFE(REPLY_TCP_SYN),    LIFE(REPLY_TCP_ACK),    LIFE(REPLY_TCP_OPEN),  LIFE(REPLY_TCP_FIN_OUT),
 	LIFE(REPLY_TCP_FIN_IN), LIFE(REPLY_TCP_CLOSED), LIFE(REPLY_TCP_RESET), LIFE(REPLY_UDP_NEW),
 	LIFE(REPLY_UDP_OPEN),   LIFE(REPLY_ECHO),       LIFE(REPLY_BARE_NEW),  LIFE(REPLY_BARE_OPEN),
-	LIFE(REPLY_FRAGMENTS),
+	LIFE(REPLY_FRAGMENTS),  LIFE(REPLY_CLIENT_NEW), LIFE(REPLY_CLIENT),
 };
 
 struct reply_bucket {
@@ -427,7 +443,20 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 enum { REPLY_LOOK = 1 << 8 };
 
 /*
- * Whether a packet that arrives is a reply to the conversation of a word; not 0 if so. at is the index of its bucket times
+ * Notes that a client of a service came again after a unit in which it was answered. Nothing else that arrives changes its
+ * state. Returns the state.
+ */
+static __always_inline __u32 take_client(__u64 *slot, __u64 word, __u32 flags, __u32 now)
+{
+	__u64 came = word | (__u64)CLIENT_CAME << REPLY_CLIENT_SHIFT;
+
+	if (came != word && reply_age(word, now) > 1 && !(flags & REPLY_LOOK))
+		__sync_val_compare_and_swap(slot, word, came);
+	return reply_state_of(word);
+}
+
+/*
+ * Whether a packet that arrives is a reply to the conversation of a word: its state if so, else 0. at is the index of its bucket times
  * REPLY_SLOTS, and its slot. With flags, those of TCP, the conversation notes that it was answered; with REPLY_LOOK nothing
  * is noted. A global function.
  */
@@ -441,6 +470,8 @@ __noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 			sweep_reply_flows(at / REPLY_SLOTS);
 		return 0;
 	}
+	if (reply_state_of(word) >= REPLY_CLIENT_NEW)
+		return take_client(&b->word[at & (REPLY_SLOTS - 1)], word, flags, now);
 	state = reply_after_arrival(reply_state_of(word), flags & 0xff);
 	if (!state || flags & REPLY_LOOK || state == REPLY_FRAGMENTS || !reply_is_stale(word, state, now))
 		return state;
@@ -453,9 +484,9 @@ __noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 /* The ages, one less than reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
 static const __u16 reply_quiet[REPLY_STATES] = {
 #define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 1
-	QUIET(REPLY_TCP_OPEN),   QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN),
-	QUIET(REPLY_TCP_CLOSED), QUIET(REPLY_TCP_RESET),   QUIET(REPLY_UDP_OPEN),
-	QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),   QUIET(REPLY_FRAGMENTS),
+	QUIET(REPLY_TCP_OPEN),  QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN), QUIET(REPLY_TCP_CLOSED),
+	QUIET(REPLY_TCP_RESET), QUIET(REPLY_UDP_OPEN),    QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),
+	QUIET(REPLY_FRAGMENTS), QUIET(REPLY_CLIENT),
 };
 
 enum {
@@ -467,7 +498,7 @@ enum {
 };
 
 /*
- * Whether a packet that arrives is a reply; not 0 if so. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
+ * Whether a packet that arrives is a reply; not 0 if so, and REPLY_CLIENT_NEW for a client that is not known. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
  * for a bucket that is in use, packet_is_reply() for any. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
  * conversations, a flood meets many buckets in use. A global function.
  */

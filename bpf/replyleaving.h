@@ -11,14 +11,19 @@
 #include "packet.h"
 #include "skb.h"
 
-/* Whether the policy lets replies pass. Constant. */
+/* Whether any of both is to be noted: replies, if the policy lets them pass, and clients of services. Constants. */
+const volatile bool notes_flows;
 const volatile bool notes_replies;
+const volatile bool notes_clients;
 
 /*
  * The ports of services, a bit each: of TCP, then of UDP. What leaves from there is not noted, since a rule decides what
  * arrives there before replies are asked for.
  */
 __u64 service_ports[2 << 10] SEC(".data.services");
+
+/* The ports of UDP whose clients are noted, likewise. */
+__u64 client_ports[1 << 10] SEC(".data.clients");
 
 /* A packet that leaves, and what a reply to it looks like. */
 struct leaving {
@@ -27,14 +32,25 @@ struct leaving {
 	__u32 client;
 };
 
+/* The port from which a packet leaves. */
+static __always_inline __u64 own_port(struct reply_key *t)
+{
+	return opaque(bpf_ntohs(t->ports >> 16)) &
+	       0xffff; /* the verifier of Linux 6.1 knows nothing of a swapped value */
+}
+
 static __always_inline bool is_service_port(struct reply_key *t)
 {
-	__u64 port = opaque(bpf_ntohs(t->ports >> 16)) &
-		     0xffff; /* the verifier of Linux 6.1 knows nothing of a swapped value */
-
-	port |= (__u64)(t->kind == REPLY_UDP) << 16;
+	__u64 port = own_port(t) | (__u64)(t->kind == REPLY_UDP) << 16;
 
 	return service_ports[port >> 6] >> (port & 63) & 1;
+}
+
+static __always_inline bool is_clients_port(struct reply_key *t)
+{
+	__u64 port = own_port(t);
+
+	return notes_clients && t->kind == REPLY_UDP && client_ports[port >> 6] >> (port & 63) & 1;
 }
 
 /* Reads TCP or UDP at a place in the data. */
@@ -252,7 +268,7 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
 	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
 	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
-	if (!client)
+	if (!client || as == REPLY_CLIENT_NEW)
 		client = l->client;
 	if (!state)
 		return REPLY_UNWRITTEN;
@@ -304,6 +320,39 @@ static __always_inline bool reply_is_noted(struct leaving *l)
 	now = reply_now();
 	word = live_reply_flow(b, find_reply_flow(b, hash), hash, now);
 	return word && !reply_is_stale(word, reply_after_leaving(reply_state_of(word), l->key.kind, l->flags), now);
+}
+
+/* The word of a client that came again and is answered now. */
+static __always_inline __u64 answered_client(__u64 word, __u32 now)
+{
+	__u32 times = reply_client_of(word) & CLIENT_MOST;
+
+	times += times < CLIENT_MOST;
+	return (word >> REPLY_TAG_SHIFT << REPLY_TAG_SHIFT) | (__u64)times << REPLY_CLIENT_SHIFT |
+	       (__u64)(times < CLIENT_KNOWN ? REPLY_CLIENT_NEW : REPLY_CLIENT) << REPLY_STATE_SHIFT | now;
+}
+
+/*
+ * Notes that a service answers a client. Most answers change nothing: the client was answered in this unit already, or
+ * did not come since. A client that is not there is new.
+ */
+static __always_inline void note_client(struct reply_key *t)
+{
+	__u64 index = reply_index(t), hash = reply_hash(t), at, word = 0;
+	struct reply_bucket *b = reply_bucket(index);
+	__u32 now = reply_now();
+
+	at = find_reply_flow(b, hash);
+	word = live_reply_flow(b, at, hash, now);
+	if (!word) {
+		expect_reply(t->pair, reply_ends(t), index, REPLY_CLIENT_NEW << REPLY_AS_SHIFT, 1);
+		return;
+	}
+	if (!reply_may_be(index, hash)) /* what wrote the word has not come to that yet */
+		set_reply_bits(index, hash);
+	if (at < REPLY_SLOTS && reply_state_of(word) >= REPLY_CLIENT_NEW && reply_client_of(word) & CLIENT_CAME &&
+	    reply_age(word, now) > 1)
+		__sync_val_compare_and_swap(&b->word[at], word, answered_client(word, now));
 }
 
 /* The first eight bytes of an L4 header. */
@@ -366,7 +415,13 @@ __noinline __u32 note_other(struct __sk_buff *skb)
 {
 	struct leaving l = {};
 
-	if (!other_leaving(skb, &l) || !may_be_noted(&l.key) || reply_is_noted(&l))
+	if (!other_leaving(skb, &l))
+		return 0;
+	if (is_clients_port(&l.key)) {
+		note_client(&l.key);
+		return 0;
+	}
+	if (!notes_replies || !may_be_noted(&l.key) || reply_is_noted(&l))
 		return 0;
 	l.client = client_number(skb, l.client);
 	expect_replies(&l);
@@ -382,7 +437,11 @@ static __always_inline void note_leaving(struct __sk_buff *skb)
 		note_other(skb);
 		return;
 	}
-	if (is_service_port(&l.key) || reply_is_noted(&l))
+	if (is_clients_port(&l.key)) {
+		note_client(&l.key);
+		return;
+	}
+	if (!notes_replies || is_service_port(&l.key) || reply_is_noted(&l))
 		return;
 	l.client = client_number(skb, l.client);
 	expect_replies(&l);

@@ -10,6 +10,7 @@
 #include "connlookup.h"
 #include "cookie.h"
 #include "count.h"
+#include "flood.h"
 #include "flow.h"
 #include "parse.h"
 #include "protect.h"
@@ -17,7 +18,7 @@
 #include "sample.h"
 #include "synack.h"
 
-/* A segment in a usual frame. */
+/* A segment, or a datagram of UDP, in a usual frame. */
 struct segment {
 	struct ends ends;
 	struct tcphdr *tcp;
@@ -26,8 +27,11 @@ struct segment {
 	__u32 left;   /* of which so much is the TCP header and what follows it */
 };
 
-/* Reads the headers before TCP, and the ports. Returns false for a frame that the entry did not find to be usual. */
-static __always_inline bool read_segment(struct segment *s, void *data, void *end, bool v6)
+/*
+ * Reads the headers before TCP or UDP, whose header has so many bytes at least, and the ports. Returns false for a frame that the
+ * entry did not find to be usual.
+ */
+static __always_inline bool read_usual_frame(struct segment *s, void *data, void *end, bool v6, __u32 header)
 {
 	struct ethernet *eth = data;
 	struct ipv6hdr *six = (void *)(eth + 1);
@@ -43,7 +47,7 @@ static __always_inline bool read_segment(struct segment *s, void *data, void *en
 	four = (void *)six;
 	s->ends.v6 = v6;
 	if (v6) {
-		if ((void *)(six + 1) + sizeof(struct tcphdr) > end)
+		if ((void *)(six + 1) + header > end)
 			return false;
 		s->ends.src.hi = high_half(&six->saddr);
 		s->ends.src.lo = low_half(&six->saddr);
@@ -54,7 +58,7 @@ static __always_inline bool read_segment(struct segment *s, void *data, void *en
 		s->length = s->left + sizeof(*six);
 		s->l4 += sizeof(*six);
 	} else {
-		if ((void *)(four + 1) + sizeof(struct tcphdr) > end)
+		if ((void *)(four + 1) + header > end)
 			return false;
 		s->ends.src.hi = s->ends.dst.hi = 0;
 		s->ends.src.lo = 0xffff00000000 | bpf_ntohl(four->saddr);
@@ -66,6 +70,11 @@ static __always_inline bool read_segment(struct segment *s, void *data, void *en
 	}
 	s->ends.ports = (__u32)bpf_ntohs(s->tcp->source) << 16 | bpf_ntohs(s->tcp->dest);
 	return true;
+}
+
+static __always_inline bool read_segment(struct segment *s, void *data, void *end, bool v6)
+{
+	return read_usual_frame(s, data, end, v6, sizeof(struct tcphdr));
 }
 
 /* The options of a segment with timestamps only, in the layout of RFC 7323, appendix A. */
@@ -98,7 +107,7 @@ static __always_inline bool only_cookies(__u32 protection, __u64 now)
 	__u32 asker = ASK_STRANGER;
 	__u64 *next = bpf_map_lookup_elem(&askers, &asker);
 
-	return s && next && !is_resting(s, now) && surely_active(s, now) &&
+	return s && next && !is_resting(s, now) && surely_active(&s->active_until, now) &&
 	       exceeds_rate(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
@@ -193,4 +202,27 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	count(decision, p.bytes);
 	watch_traffic(ctx, decision);
 	return protect(ctx, &p, decision);
+}
+
+/*
+ * Whether a packet that the generated entry has drawn, of a client that is known, leaves it known: flood.h. The frame carries no
+ * question. A global function.
+ */
+__noinline __u32 drawn_client(struct xdp_md *ctx, __u32 v6, __u32 number)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct packet p = {};
+	struct segment s;
+
+	if (!read_usual_frame(&s, data, end, v6, sizeof(struct udphdr)))
+		return true;
+	p.proto = IPPROTO_UDP;
+	p.family = v6 & 1;
+	p.src = s.ends.src;
+	p.dst = s.ends.dst;
+	p.port = PORT_UDP + (s.ends.ports & 0xffff);
+	p.sport = PORT_UDP + (s.ends.ports >> 16);
+	p.icmp = ICMP_NONE;
+	p.length = s.length;
+	return known_client(ctx, &p, number, true);
 }

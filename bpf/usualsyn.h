@@ -81,7 +81,7 @@ static __always_inline bool answers_surely(struct protection *pr, struct protect
 {
 	const __u32 all = OFFER_WSCALE | OFFER_SACK | OFFER_TIMESTAMPS;
 
-	return (pr->offers & all) == all && !is_resting(s, now) && surely_active(s, now);
+	return (pr->offers & all) == all && !is_resting(s, now) && surely_active(&s->active_until, now);
 }
 
 /* Whether the flow table has no flow of a packet. Stores the flow's hash in p. Buckets are swept by protect(), for other packets. */

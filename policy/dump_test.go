@@ -42,6 +42,9 @@ func dump(p *policy.Policy) string {
 			fmt.Fprintf(&b, " %s", s.Track)
 		}
 		b.WriteString("\n")
+		if s.UDP != nil {
+			b.WriteString(udp(s.UDP))
+		}
 		if s.Guard != nil {
 			b.WriteString(guard(s.Guard))
 		}
@@ -212,6 +215,15 @@ func actions(r policy.Rule) (text string) {
 		text += " placement=" + string(r.Placement)
 	}
 	return text
+}
+
+func udp(u *policy.UDP) string {
+	total := []policy.Over{}
+	if u.Total != nil {
+		total = append(total, *u.Total)
+	}
+	return fmt.Sprintf("%s udp%s%s%s%s%s observe=%t\n", at(u.Pos), overs(" start", []policy.Over{u.Start}), overs(" stop", []policy.Over{u.Stop}),
+		overs(" known", []policy.Over{u.Known}), overs(" limit", u.Limits), overs(" total", total), u.Observe)
 }
 
 func guard(g *policy.Guard) string {

@@ -190,6 +190,18 @@ type Service struct {
 	Track Tracking
 	Guard *Guard // nil: none
 	Syn   *Syn   // nil: not protected
+	UDP   *UDP   // likewise
+}
+
+// UDP is how a service is protected from floods over UDP, its defaults worked in.
+type UDP struct {
+	Pos     Pos
+	Start   Over   // of packets of clients that are not known, beyond which a flood begins
+	Stop    Over   // below which it ends again
+	Known   Over   // by source: a known client that exceeds it during a flood is known no more
+	Limits  []Over // by prefixes of sources, of packets of all others during a flood
+	Total   *Over  // likewise, of all others together; nil: none
+	Observe bool
 }
 
 // Syn is how a service is protected from floods of SYNs and ACKs, its defaults worked in.

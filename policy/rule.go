@@ -109,6 +109,7 @@ var serviceKeys = []key[Service]{
 	{"port", func(p place, to *Service, v *node) { to.Port = values(p, "port", v, port) }},
 	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
 	{"syn", place.syn},
+	{"udp", place.udp},
 	{"track", func(p place, to *Service, v *node) { to.Track = scalarOf(p, "track", v, tracking) }},
 	{"guard", place.guard},
 }
@@ -131,6 +132,7 @@ func (p place) services(to *Policy, v *node) {
 		in.trackedOneWay(to.Services, s, n)
 		in.guardedPorts(&s, n)
 		in.guardedOnce(to.Services, s, n)
+		in.floodable(to.Services, s, n)
 		to.Services = append(to.Services, s)
 	})
 }

@@ -320,6 +320,7 @@ func (l *lowering) services(services []policy.Service, said []policy.Essential) 
 			errs = append(errs, placed(l.file, s.Guard.Pos, fmt.Sprintf("service %q: guard", s.Name), err)...)
 		}
 		l.protect(s)
+		l.flood(s)
 		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)

@@ -28,6 +28,7 @@ const (
 	inBans    = "devices: [eth0]\nsets: {bans: {dynamic: true, max: 1000}}\nKEY\n"
 	inWeb     = sets + "services: [{name: x, port: tcp/80, KEY}]"
 	inDNS     = sets + "services: [{name: x, port: [udp/53, tcp/53], KEY}]"
+	inGame    = sets + "services: [{name: x, port: udp/27015, KEY}]"
 	inSet     = "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, from: $s, then: drop}]"
 	fetched   = "url: https://lists.example/drop.txt"
 	dropping  = sets + "default: drop\nKEY\n"
@@ -118,7 +119,7 @@ var sections = []section{
 	{
 		title: "Services", at: "$defs/service", policy: inWeb, matrix: true, intro: "Each service is a counter, as each rule is.",
 		beside: map[string]string{
-			"name": sets + "services: [{port: tcp/80, KEY}]", "port": sets + "services: [{name: x, KEY}]", "guard": inDNS,
+			"name": sets + "services: [{port: tcp/80, KEY}]", "port": sets + "services: [{name: x, KEY}]", "guard": inDNS, "udp": inGame,
 		},
 	},
 	{
@@ -127,6 +128,11 @@ var sections = []section{
 		beside: map[string]string{
 			"mode": within(inWeb, "syn", ""), "backends": within(inWeb, "syn", "mode: router"), "stop": within(inWeb, "syn", "mode: host, start: 5000/s"),
 		},
+	},
+	{
+		title: "UDP protection", at: "$defs/udp/anyOf/2", policy: within(inGame, "udp", "start: 10000/s"),
+		intro:  "The keys of a service's `udp`. `udp: protect` has the defaults of all of them. [UDP floods](design/udp-floods.md) says who is known.",
+		beside: map[string]string{"start": within(inGame, "udp", "protect: generic")},
 	},
 	{
 		title: "The DNS guard", at: "$defs/guard/anyOf/1", policy: within(inDNS, "guard", "type: dns"),

@@ -5,4 +5,4 @@
 //	spec, err := im.Spec()                                                   // the C and the rules, ready to load
 package image
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type protection -type condition -type guard -type action -target bpfel -go-package image floodwall ../../../bpf/floodwall.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type protection -type condition -type guard -type flood -type action -target bpfel -go-package image floodwall ../../../bpf/floodwall.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu

@@ -39,8 +39,8 @@ type floodwallCondition struct {
 	Slot    uint32
 	Proved  uint32
 	Sources uint32
+	Flood   uint32
 	Until   uint32
-	_       [4]byte
 	Source  [4]struct {
 		_      structs.HostLayout
 		Prefix struct {
@@ -54,6 +54,14 @@ type floodwallCondition struct {
 			Lo uint64
 		}
 	}
+}
+
+type floodwallFlood struct {
+	_        structs.HostLayout
+	Start    uint32
+	Stop     uint32
+	Each     uint32
+	Reserved uint32
 }
 
 type floodwallGuard struct {
@@ -96,6 +104,7 @@ const (
 	floodwallMapDnsMessage       = "dns_message"
 	floodwallMapDynamic          = "dynamic"
 	floodwallMapEvictions        = "evictions"
+	floodwallMapFloodLimits      = "flood_limits"
 	floodwallMapFlows            = "flows"
 	floodwallMapFull4            = "full4"
 	floodwallMapGuardPorts       = "guard_ports"
@@ -131,6 +140,7 @@ const (
 	floodwallVarBuckets6Seed     = "buckets6_seed"
 	floodwallVarClassifyDst      = "classify_dst"
 	floodwallVarClassifySrc      = "classify_src"
+	floodwallVarClientPorts      = "client_ports"
 	floodwallVarCookiesSent      = "cookies_sent"
 	floodwallVarDefaultDecision  = "default_decision"
 	floodwallVarDnsPort          = "dns_port"
@@ -146,6 +156,8 @@ const (
 	floodwallVarFilter4Mask      = "filter4_mask"
 	floodwallVarFilter4Shift     = "filter4_shift"
 	floodwallVarFilter6          = "filter6"
+	floodwallVarFloodStates      = "flood_states"
+	floodwallVarFloods           = "floods"
 	floodwallVarFlowFilter       = "flow_filter"
 	floodwallVarFlowMask         = "flow_mask"
 	floodwallVarGuarded          = "guarded"
@@ -172,6 +184,8 @@ const (
 	floodwallVarNameDepths       = "name_depths"
 	floodwallVarNameKey          = "name_key"
 	floodwallVarNameRootSets     = "name_root_sets"
+	floodwallVarNotesClients     = "notes_clients"
+	floodwallVarNotesFlows       = "notes_flows"
 	floodwallVarNotesReplies     = "notes_replies"
 	floodwallVarNumLeads         = "num_leads"
 	floodwallVarObservedChecks   = "observed_checks"
@@ -257,6 +271,7 @@ type floodwallMapSpecs struct {
 	DnsMessage       *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions        *ebpf.MapSpec `ebpf:"evictions"`
+	FloodLimits      *ebpf.MapSpec `ebpf:"flood_limits"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
@@ -295,6 +310,7 @@ type floodwallVariableSpecs struct {
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
+	ClientPorts     *ebpf.VariableSpec `ebpf:"client_ports"`
 	CookiesSent     *ebpf.VariableSpec `ebpf:"cookies_sent"`
 	DefaultDecision *ebpf.VariableSpec `ebpf:"default_decision"`
 	DnsPort         *ebpf.VariableSpec `ebpf:"dns_port"`
@@ -310,6 +326,8 @@ type floodwallVariableSpecs struct {
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
+	FloodStates     *ebpf.VariableSpec `ebpf:"flood_states"`
+	Floods          *ebpf.VariableSpec `ebpf:"floods"`
 	FlowFilter      *ebpf.VariableSpec `ebpf:"flow_filter"`
 	FlowMask        *ebpf.VariableSpec `ebpf:"flow_mask"`
 	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
@@ -336,6 +354,8 @@ type floodwallVariableSpecs struct {
 	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
 	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
+	NotesClients    *ebpf.VariableSpec `ebpf:"notes_clients"`
+	NotesFlows      *ebpf.VariableSpec `ebpf:"notes_flows"`
 	NotesReplies    *ebpf.VariableSpec `ebpf:"notes_replies"`
 	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
@@ -390,6 +410,7 @@ type floodwallMaps struct {
 	DnsMessage       *ebpf.Map `ebpf:"dns_message"`
 	Dynamic          *ebpf.Map `ebpf:"dynamic"`
 	Evictions        *ebpf.Map `ebpf:"evictions"`
+	FloodLimits      *ebpf.Map `ebpf:"flood_limits"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
@@ -427,6 +448,7 @@ func (m *floodwallMaps) Close() error {
 		m.DnsMessage,
 		m.Dynamic,
 		m.Evictions,
+		m.FloodLimits,
 		m.Flows,
 		m.Full4,
 		m.GuardPorts,
@@ -466,6 +488,7 @@ type floodwallVariables struct {
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
+	ClientPorts     *ebpf.Variable `ebpf:"client_ports"`
 	CookiesSent     *ebpf.Variable `ebpf:"cookies_sent"`
 	DefaultDecision *ebpf.Variable `ebpf:"default_decision"`
 	DnsPort         *ebpf.Variable `ebpf:"dns_port"`
@@ -481,6 +504,8 @@ type floodwallVariables struct {
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
+	FloodStates     *ebpf.Variable `ebpf:"flood_states"`
+	Floods          *ebpf.Variable `ebpf:"floods"`
 	FlowFilter      *ebpf.Variable `ebpf:"flow_filter"`
 	FlowMask        *ebpf.Variable `ebpf:"flow_mask"`
 	Guarded         *ebpf.Variable `ebpf:"guarded"`
@@ -507,6 +532,8 @@ type floodwallVariables struct {
 	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
 	NameKey         *ebpf.Variable `ebpf:"name_key"`
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
+	NotesClients    *ebpf.Variable `ebpf:"notes_clients"`
+	NotesFlows      *ebpf.Variable `ebpf:"notes_flows"`
 	NotesReplies    *ebpf.Variable `ebpf:"notes_replies"`
 	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`

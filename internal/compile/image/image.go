@@ -69,6 +69,8 @@ const (
 	HostEnds    = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
 	ReplyFilter = ".data.replies"  // struct reply_filter: keys, and the filters in front of ReplyFlows
 	Services    = ".data.services" // ports of services, a bit each
+	ClientPorts = ".data.clients"  // ports of UDP whose clients are noted, a bit each
+	FloodStates = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
@@ -93,6 +95,8 @@ const (
 	Places          = "places"   // bytes at fixed places that rules ask of the payload
 	Patterns        = "patterns" // texts that rules ask of the payload, and the table that finds them
 	Names           = "names"    // names of DNS queries, each with the sets that list it
+
+	FloodLimits = "flood_limits" // by which limits floods at UDP services are told, struct flood of bpf/flood.h
 
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, a byte each

@@ -48,7 +48,11 @@ const (
 	ProtectionStateSize = 24
 	FlowBucketSize      = 64
 	SynKeysSize         = 56
+	FloodStateSize      = 16 // of bpf/flood.h
 )
+
+// MaxFloods is how many UDP services can be protected. MAX_FLOODS of bpf/flood.h.
+const MaxFloods = 255
 
 // FlowSlots is how many connections a bucket of the map Flows holds.
 const FlowSlots = FlowBucketSize / 8
@@ -80,6 +84,7 @@ const (
 	FindOpenFlow6  = "find_open_flow6"  // the same by the hash of two IPv6 addresses
 	Addresses6     = "hash_addresses6"  // which this is, of their four halves
 	IsReply        = "is_reply"         // whether a packet is a reply: addresses, ports, protocol, flags of TCP
+	DrawnClient    = "drawn_client"     // whether a packet drawn of a known client leaves it known: context, family, number of the flood
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action

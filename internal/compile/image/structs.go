@@ -9,6 +9,8 @@ type (
 	ActionRecord = floodwallAction
 	// ConditionRecord is what a rule asks of a packet beside its fields: struct condition of bpf/condition.h.
 	ConditionRecord = floodwallCondition
+	// FloodRecord has the limits by which a flood is told: struct flood of bpf/flood.h.
+	FloodRecord = floodwallFlood
 	// GuardRecord is how a service is guarded: struct guard of bpf/verify.h.
 	GuardRecord = floodwallGuard
 	// ProtectionRecord is how SYNs to a service are answered: struct protection of bpf/protection.h.
@@ -19,12 +21,13 @@ type (
 const (
 	ActionSize     = int(unsafe.Sizeof(ActionRecord{}))
 	ConditionSize  = int(unsafe.Sizeof(ConditionRecord{}))
+	FloodSize      = int(unsafe.Sizeof(FloodRecord{}))
 	GuardSize      = int(unsafe.Sizeof(GuardRecord{}))
 	ProtectionSize = int(unsafe.Sizeof(ProtectionRecord{}))
 )
 
 // Put writes a struct to the start of a map's memory, which must be as long.
-func Put[T ActionRecord | ConditionRecord | GuardRecord | ProtectionRecord](to []byte, v T) {
+func Put[T ActionRecord | ConditionRecord | FloodRecord | GuardRecord | ProtectionRecord](to []byte, v T) {
 	size := unsafe.Sizeof(v)
 	copy(to[:size], unsafe.Slice((*byte)(unsafe.Pointer(&v)), size))
 }

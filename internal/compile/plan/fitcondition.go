@@ -17,6 +17,8 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		return "", ""
 	}
 	switch {
+	case r.OfFlood():
+		return "udp", "netfilter does not know whom a service has answered"
 	case len(r.Names) > 0:
 		return "dns: name", onlyXDP
 	case r.Verdict == ir.Truncate:

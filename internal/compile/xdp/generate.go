@@ -104,10 +104,14 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Decide, out.Egress, out.Ingress = code, egress || asksReplies(p), ingress
+	floods, err := floodPart(p)
+	if err != nil {
+		return nil, err
+	}
+	out.Decide, out.Egress, out.Ingress = code, egress || notesFlows(p), ingress
 	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
 	first := entryPart(p, a, conditions.limits, decisions, o, out)
-	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, repliesPart(p), first, general(p, o))...)
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, flowsPart(p), floods, first, general(p, o))...)
 	return out, nil
 }
 

@@ -42,9 +42,9 @@ func (x *Program) Listing() string {
 var public = []string{
 	"answers", "ask_conntrack", "buckets6_mask", "classify_dst", "classify_src", "default_decision", "dns_port", "dns_ports",
 	"dns_verify", "dynamic_dst_sets", "dynamic_src_sets", "enabled_checks", "entry_calls", "filter4_hosts", "filter4_mask",
-	"filter4_shift", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
+	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
-	"name_root_sets", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
+	"name_root_sets", "notes_clients", "notes_flows", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
 	"reads_kernel", "reads_mss", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
 	"verify_cookies", "window_length",
 }
@@ -112,6 +112,10 @@ var mapUses = map[string]string{
 	image.ReplyFlows:       "replies: a hash of flows of which a packet has left",
 	image.ReplyFilter:      "replies: keys, and two filters in front of that hash: a bit for each bucket, and bits for each flow",
 	image.Services:         "replies: a bit for each port at which a rule decides before",
+
+	image.ClientPorts: "floods: a bit for each port whose clients are noted",
+	image.FloodLimits: "floods: by which limits each is told",
+	image.FloodStates: "floods: until when each goes on, and the limit for all is exceeded",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",
 	image.HostPorts: "protections: that of each port of this host",

@@ -30,14 +30,17 @@ func repliesLast(p *ir.Program) *ir.Program {
 	return &out
 }
 
-// repliesPart is the component with the table of conversations. The loader draws its keys, which live as long as the table does.
-func repliesPart(p *ir.Program) component {
-	if !asksReplies(p) {
+// notesFlows reports whether the program at egress notes conversations.
+func notesFlows(p *ir.Program) bool { return asksReplies(p) || len(p.Floods) > 0 }
+
+// flowsPart is the component with the table of conversations. The loader draws its keys, which live as long as the table does.
+func flowsPart(p *ir.Program) component {
+	if !notesFlows(p) {
 		return component{}
 	}
 	services := image.Shape{ValueSize: 8 * image.ServiceWords, Entries: 1}
 	return component{
-		constants: map[string]any{"notes_replies": true},
+		constants: map[string]any{"notes_flows": true, "notes_replies": asksReplies(p), "notes_clients": len(p.Floods) > 0},
 		shapes: map[string]image.Shape{
 			image.ReplyFlows:  {ValueSize: image.ReplyBuckets * image.ReplyBucketSize, Entries: 1},
 			image.ReplyFilter: {ValueSize: image.ReplyFilterSize, Entries: 1},
@@ -51,11 +54,12 @@ func repliesPart(p *ir.Program) component {
 }
 
 // writeServices sets a bit for each port at which rules decide before replies are asked for. Reply flows from there need not be noted.
-func writeServices(to []byte, p *ir.Program) {
-	p.Decided(func(v ir.Range) {
-		for port := v.First; port <= v.Last; port++ {
-			at := to[port/64*8:]
-			binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|bits.RotateLeft64(1, int(port%64)))
-		}
-	})
+func writeServices(to []byte, p *ir.Program) { p.Decided(func(v ir.Range) { setBits(to, v) }) }
+
+// setBits sets the bits of a range.
+func setBits(to []byte, v ir.Range) {
+	for bit := v.First; bit <= v.Last; bit++ {
+		at := to[bit/64*8:]
+		binary.LittleEndian.PutUint64(at, binary.LittleEndian.Uint64(at)|bits.RotateLeft64(1, int(bit%64)))
+	}
 }

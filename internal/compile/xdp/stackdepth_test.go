@@ -92,6 +92,7 @@ var stackPolicies = map[string]string{
   - {name: net, port: tcp/25, over: {rate: 1000/s, per: from/16, ban: {for: 10m, set: d0}}, then: drop}
 services:
   - {name: dns, port: [udp/53, tcp/53], guard: dns}
+  - {name: game, port: udp/7000, udp: protect}
 `,
 	"no rule": "default: drop",
 	"usual": `default: drop
@@ -102,7 +103,7 @@ sets:
 rules:
   - {name: banned, from: $bans, then: drop}
   - {name: rate, port: tcp/53, over: {rate: 100/s, per: from/24}, then: drop}
-services: [{name: ssh, port: tcp/22, from: $office}]`,
+services: [{name: ssh, port: tcp/22, from: $office}, {name: game, port: udp/7000, udp: protect}]`,
 }
 
 // A stackCase is a form of program: the policy, how its services are protected, and how its rules are written.

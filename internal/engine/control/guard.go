@@ -10,15 +10,20 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook.
-func (t *transaction) mayEgress() {
+// mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook. A protected UDP service is an error: none of its
+// clients would be known.
+func (t *transaction) mayEgress() error {
 	err := features.Egress()
 	if err == nil {
-		return
+		return nil
+	}
+	for _, f := range t.compiled.Program.Floods {
+		return fmt.Errorf("%sservice %q: udp: what the service answers cannot be seen: %w", t.compiled.Program.Place(f.Line, f.Col), f.Service, err)
 	}
 	t.xdp.Egress = false
 	t.manifest.NoEgress(t.compiled.Program.Guards)
 	t.note(fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	return nil
 }
 
 // guards reports the counters of guards for responses, in the form of rules.

@@ -37,7 +37,9 @@ func (t *transaction) loadProgram(context.Context) (err error) {
 		return inFile(t.compiled.Policy.File, err)
 	}
 	if t.xdp.Egress {
-		t.mayEgress()
+		if err := t.mayEgress(); err != nil {
+			return err
+		}
 	}
 	from := t.inherits
 	if !t.outgrown() {

@@ -37,6 +37,13 @@ const (
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )
 
+// Packets of a client that a UDP service has answered for a while, the answer, and one of another.
+const (
+	player   = "udp 9.9.9.9:4000 > 10.0.0.2:7000 len=100"
+	toPlayer = "udp 10.0.0.2:7000 > 9.9.9.9:4000 len=100"
+	stranger = "udp 9.9.9.10:4000 > 10.0.0.2:7000 len=100"
+)
+
 // Packets that arrive on flows that began here.
 const (
 	reply4   = "tcp 9.9.9.9:443 > 10.0.0.2:40001 . seq=1001 ack=1001 len=1500"

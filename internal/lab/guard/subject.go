@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // subject is a program, and the kinds of packets that it is given.
@@ -25,6 +26,7 @@ const (
 	limitPolicy = "default: drop\nreplies: drop\nchecks: off\n" +
 		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
 	synPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
+	udpPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: game, port: udp/7000, udp: {start: {rate: 10/s, burst: 10}, total: {rate: 10/s, burst: 10}}}]\n"
 	mssPolicy  = "default: drop\nreplies: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
 	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
@@ -72,6 +74,7 @@ var subjects = []subject{
 	{policy(limitPolicy), []kind{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
+	{known, []kind{after("udp/known", rig.XDPPass, 1, player), after("udp/refused", rig.XDPDrop, overLimit, stranger)}},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
@@ -142,6 +145,32 @@ func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) err
 			return use(xdp)
 		})
 	}
+}
+
+// known is the program with a protected UDP service, which knows one client.
+func known(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+	return policy(udpPolicy)(ctx, g, func(xdp *ebpf.Program) error {
+		egress, err := rig.EgressProgram(g.at.In.Name)
+		if err != nil {
+			return err
+		}
+		defer egress.Close()
+		for i := range ir.KnownTimes {
+			if i > 0 {
+				err = rig.AgeFlows(xdp, 1)
+			}
+			if err == nil {
+				_, err = rig.Arrive(xdp, player)
+			}
+			if err == nil {
+				err = rig.Leave(egress, toPlayer)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return use(xdp)
+	})
 }
 
 // patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.

@@ -3,12 +3,15 @@ package rig
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
@@ -118,4 +121,34 @@ func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
 		}
 	}
 	return nil
+}
+
+// AgeFlows has the flows that a program knows be older, by units of 2^32 ns.
+func AgeFlows(xdp *ebpf.Program, units uint16) error {
+	info, err := xdp.Info()
+	if err != nil {
+		return fmt.Errorf("the program: %w", err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return fmt.Errorf("map %d: %w", id, err)
+		}
+		defer m.Close()
+		if info, err := m.Info(); err != nil || info.Name != image.ReplyFlows {
+			continue
+		}
+		words, err := m.LookupBytes(uint32(0))
+		if err != nil {
+			return fmt.Errorf("map %s: %w", image.ReplyFlows, err)
+		}
+		for at := 0; at < len(words); at += 8 {
+			if word := binary.NativeEndian.Uint64(words[at:]); word != 0 {
+				binary.NativeEndian.PutUint64(words[at:], word&^math.MaxUint16|uint64(uint16(word)-units))
+			}
+		}
+		return m.Put(uint32(0), words)
+	}
+	return fmt.Errorf("the program has no map %s", image.ReplyFlows)
 }

@@ -32,6 +32,9 @@ func (p *Program) String() string {
 	for i := range p.Guards {
 		fmt.Fprintf(&b, "%s\n", p.guardLine(&p.Guards[i]))
 	}
+	for i := range p.Floods {
+		fmt.Fprintf(&b, "%s\n", p.floodLine(&p.Floods[i]))
+	}
 	for i := range p.Protections {
 		fmt.Fprintf(&b, "%s\n", p.protectionLine(&p.Protections[i]))
 	}

@@ -17,8 +17,18 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	for _, m := range r.Payload {
 		words = append(words, "payload"+operator(m.Not)+m.String())
 	}
+	if r.Known > 0 {
+		words = append(words, "known")
+	}
+	if r.Calm > 0 {
+		words = append(words, "calm")
+	}
 	for _, limit := range r.Over {
-		words = append(words, "over="+p.LimitText(limit))
+		word := "over="
+		if r.Spent > 0 {
+			word = "spent="
+		}
+		words = append(words, word+p.LimitText(limit))
 	}
 	if r.Connections != nil {
 		words = append(words, "over="+r.Connections.String())

@@ -12,7 +12,7 @@ const mostAsks = 8
 // generals are the rules that general() may decide, without limits that are left to it, of which there are too many.
 func generals(rules []rule) (list []rule) {
 	for _, r := range rules {
-		if r.general || r.mss != nil || r.protect && len(r.over) > 0 {
+		if r.general || r.mss != nil || r.flood || r.protect && len(r.over) > 0 {
 			list = append(list, r)
 		}
 	}

@@ -16,7 +16,13 @@ const (
 // replies jumps to next unless the packet is a reply. One bit tells most packets that are none: reply_index() of bpf/replyflow.h, without a
 // call. It changes r0 to r2 and r5. The code for the others stands apart, and goes on at next with the ports in their registers again.
 func (s *section) replies(decision uint32, next string) {
-	ask, found := s.newLabel(), s.newLabel()
+	s.replied(next, func(string) { s.decideAs(decision, notAsked) })
+}
+
+// replied is replies with what is done with a packet that is a reply: then gets the label of what is done with others, and r0 has the answer of
+// is_reply().
+func (s *section) replied(next string, then func(none string)) {
+	ask, none, found := s.newLabel(), s.newLabel(), s.newLabel()
 	const index, keys = asm.R0, asm.R5
 	other, size := s.family.source, asm.Word
 	if !s.v4() {
@@ -46,10 +52,11 @@ func (s *section) replies(decision uint32, next string) {
 			s.Add(asm.Mov.Imm(asm.R3, 0))
 		}
 		s.Add(asm.Call.Label(image.IsReply), asm.JNE.Imm(asm.R0, 0, found))
+		s.Mark(none)
 		s.loadPorts()
 		s.Add(asm.Ja.Label(next))
 		s.Mark(found)
-		s.decideAs(decision, notAsked)
+		then(none)
 	})
 }
 

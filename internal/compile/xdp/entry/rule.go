@@ -19,6 +19,7 @@ type rule struct {
 	over    []int      // limits, by their index in Program.Limits, one of which must be exceeded
 	general bool       // what is left to ask, or to do, is for general()
 	reply   bool       // it must answer what has left
+	flood   bool       // it asks about a flood
 	protect bool       // what passes goes through a protection: segments of an open connection just pass
 }
 
@@ -41,7 +42,7 @@ func (r *rule) leave() { r.general, r.protect = true, false }
 
 // always reports whether a rule matches every packet.
 func (r *rule) always() bool {
-	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect && !r.reply
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect && !r.reply && !r.flood
 }
 
 // specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
@@ -53,8 +54,10 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	r.protect = decision == image.Protected|uint32(ir.Pass) && s.proto.number == packet.ProtoTCP
 	r.general = decision > uint32(ir.Drop) && !r.protect
 	switch {
-	case source.Reply && onlyReplies(source) && s.proto.ports != nil:
+	case source.Reply && onlyFields(source) && len(source.Over) == 0 && s.proto.ports != nil:
 		r.reply = true
+	case source.OfFlood() && onlyFields(source) && s.proto.number == packet.ProtoUDP:
+		r.flood, r.over = true, nil
 	case source.Conditional() && !justLimited(source):
 		r.over = nil
 		r.leave()
@@ -73,14 +76,14 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	return r, true
 }
 
-// onlyReplies reports whether a rule tests nothing but fields, and that the packet is a reply.
-func onlyReplies(r *ir.Rule) bool {
-	return len(r.Src)+len(r.Dst)+len(r.Over)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil
+// onlyFields reports whether a rule tests nothing but fields, beside limits, replies and floods.
+func onlyFields(r *ir.Rule) bool {
+	return len(r.Src)+len(r.Dst)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil
 }
 
 // justLimited reports whether a rule tests nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
-	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && !r.Observe && r.Until == 0
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && !r.OfFlood() && !r.Observe && r.Until == 0
 }
 
 // field adds the rest of a test of a field. It reports false if no packet of the section has such a value.

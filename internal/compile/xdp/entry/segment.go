@@ -25,12 +25,7 @@ func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, k
 		asm.RSh.Reg(asm.R2, flow), asm.JSet.Imm(asm.R2, 1, known),
 	)
 	none := s.newLabel()
-	s.Add( // coarse_time() of bpf/clock.h, unless the tick is over
-		asm.FnJiffies64.Call(),
-		asm.LoadMapValue(asm.R1, 0, 0).WithReference(image.Tick), asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord),
-		asm.JEq.Imm(asm.R3, 0, unknown),
-		asm.Xor.Reg(asm.R0, asm.R3), asm.JSet.Imm(asm.R0, 1<<image.TickBits-1, unknown),
-	)
+	s.coarseTime(unknown)
 	s.Add( // cookie_may_come() of bpf/cookie.h
 		asm.Mov.Reg(asm.R1, flow), asm.And.Imm(asm.R1, image.SentNotes-1),
 		asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.CookiesSent), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R2, asm.R2, 0, asm.Byte),
@@ -42,6 +37,16 @@ func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, k
 	s.onlyCookies(protection, other)
 	s.countOnly(found.Slots[ir.AckInvalid])
 	s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+}
+
+// coarseTime loads coarse_time() of bpf/clock.h into r3; it goes to over if the tick is. It changes r0 to r5.
+func (s *section) coarseTime(over string) {
+	s.Add(
+		asm.FnJiffies64.Call(),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(image.Tick), asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord),
+		asm.JEq.Imm(asm.R3, 0, over),
+		asm.Xor.Reg(asm.R0, asm.R3), asm.JSet.Imm(asm.R0, 1<<image.TickBits-1, over),
+	)
 }
 
 // flowHash is flow_hash() of bpf/flow.h.

@@ -1,0 +1,58 @@
+package compile
+
+import (
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
+//   - packets of known clients pass;
+//   - so do all others as long as there is no flood of them;
+//   - else those beyond the limit for all together are dropped, and then those beyond the limits by prefix.
+//
+// The limit for all is asked first, without a charge: a flood from many prefixes has used it up, and costs no more than that. It is
+// charged last, so that no prefix uses up what it may not have.
+func (l *lowering) flood(s policy.Service) {
+	u := s.UDP
+	if u == nil {
+		return
+	}
+	number := len(l.program.Floods) + 1
+	ports := ofProtoUDP(s.Port)
+	each := u.Known
+	each.Rate, each.Burst = max(each.Rate/ir.KnownShare, 1), max(each.Burst/ir.KnownShare, 1)
+	l.program.Floods = append(l.program.Floods, ir.Flood{
+		Service: s.Name, Line: u.Pos.Line, Col: u.Pos.Col, Ports: fieldMatches(policy.Match{Port: ports})[0].Values,
+		Start: l.limits(s.Name+":start", []policy.Over{u.Start})[0],
+		Stop:  l.limits(s.Name+":stop", []policy.Over{u.Stop})[0],
+		Each:  l.limits(s.Name+":known", []policy.Over{each})[0],
+	})
+	add := func(name string, verdict ir.Verdict, rule ir.Rule) {
+		rule.Name, rule.Kind, rule.Verdict, rule.Line, rule.Col = s.Name+":"+name, ir.RuleKindService, verdict, s.Pos.Line, s.Pos.Col
+		rule.Observe = u.Observe && verdict == ir.Drop
+		l.match(&rule, policy.Match{Port: ports, From: s.From}, false)
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+	add("known", ir.Pass, ir.Rule{Known: number})
+	add("calm", ir.Pass, ir.Rule{Calm: number})
+	over := l.limits(s.Name+":limit", u.Limits)
+	if u.Total != nil {
+		total := l.limits(s.Name+":total", []policy.Over{*u.Total})
+		add("total", ir.Drop, ir.Rule{Spent: number, Over: total})
+		over = append(over, total...)
+	}
+	if over != nil {
+		add("limit", ir.Drop, ir.Rule{Over: over})
+	}
+}
+
+// ofProtoUDP returns the ports for UDP, or for TCP and UDP, as ports of UDP.
+func ofProtoUDP(ports []policy.Port) (out []policy.Port) {
+	for _, p := range ports {
+		if p.Proto != packet.ProtoTCP {
+			out = append(out, policy.Port{Proto: packet.ProtoUDP, First: p.First, Last: p.Last})
+		}
+	}
+	return out
+}

@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/policy/yamltree"
+)
+
+// defaultUDP is `udp: protect`. A game or voice stream sends 20 to 130 packets a second, so 5,000 are those of many newcomers at once, and 2,000 those
+// of the busiest known client. During a flood 2,000 packets a second of newcomers are a small load for any server, and 50 of a network are enough for
+// one of its hosts to begin.
+func defaultUDP(at Pos) *UDP {
+	over := func(n, burst uint64) Over { return Over{Pos: at, Rate: n, Per: time.Second, Burst: burst} }
+	by := func(v4, v6 int, o Over) Over { o.From = &PrefixLen{v4, v6}; return o }
+	start, total := over(5000, 10_000), over(2000, 2000)
+	return &UDP{
+		Pos: at, Start: start, Stop: *half(start), Known: by(defaultV4, defaultV6, over(2000, 4000)),
+		Limits: []Over{by(24, 56, over(50, 100))}, Total: &total,
+	}
+}
+
+const udpForm = "protect, off or a mapping"
+
+// udpWord reads the value of udp where it is one word.
+func udpWord(text string) (bool, *flaw) {
+	if text == "protect" {
+		return true, nil
+	}
+	f := wordFlaw(udpForm, text, []string{"protect", "off"})
+	if switches[text] || text == "auto" || text == "always" {
+		f.hintf("write udp: protect")
+	} else if _, g := readRate(text); g == nil {
+		f.hintf("write udp: {start: %s}", text)
+	}
+	return false, f
+}
+
+// udpKinds are the protocols by which a sender proves that its address is not forged. With generic none does.
+var udpKinds = map[string]bool{"generic": true}
+
+var udpKeys = []key[UDP]{
+	{"protect", func(p place, _ *UDP, v *node) { scalarOf(p, "protect", v, choice(udpKinds)) }},
+	{"start", func(p place, to *UDP, v *node) { to.Start = p.udpRate("start", v) }},
+	{"stop", func(p place, to *UDP, v *node) { to.Stop = p.udpRate("stop", v) }},
+	{"known", func(p place, to *UDP, v *node) {
+		to.Known = p.udpRate("known", v)
+		to.Known.From = &PrefixLen{defaultV4, defaultV6}
+	}},
+	{"limit", place.udpLimits},
+	{"total", func(p place, to *UDP, v *node) { to.Total = p.totalRate("total", v) }},
+	{"observe", func(p place, to *UDP, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
+}
+
+// udp reads the key udp.
+func (p place) udp(to *Service, v *node) {
+	to.UDP = defaultUDP(v.Pos)
+	switch {
+	case isOff(v):
+		to.UDP = nil
+	case v.Kind == yamltree.Word:
+		scalarOf(p, "udp", v, udpWord)
+	case v.Kind == yamltree.List:
+		p.errorf(v.Pos, "udp must be %s, got a list", udpForm).Hint = "write udp: protect"
+	default:
+		in, before := p.in("udp"), len(p.r.errs)
+		readKeys(in, "it", v, udpKeys, to.UDP)
+		if len(p.r.errs) == before && v.Whole() {
+			in.udpStops(to.UDP, v)
+			if to.UDP.Limits == nil && to.UDP.Total == nil {
+				in.errorf(v.Get("limit").Pos, "limit and total are off: nothing would be dropped").Hint = "leave one of them, or write udp: off"
+			}
+		}
+	}
+}
+
+// udpRate reads a rate of packets for all together, or of one source.
+func (p place) udpRate(key string, v *node) Over {
+	before := len(p.r.errs)
+	o := p.rateForAll(key, v, readRate)
+	if o == nil {
+		return Over{Pos: v.Pos}
+	}
+	if len(p.r.errs) == before && o.Bits {
+		p.errorf(v.Pos, "%s is a rate of packets, not of bits", key).Hint = "write " + key + ": 1000/s"
+	}
+	return *o
+}
+
+// udpLimits reads the limits of clients that are not known, by prefixes of sources.
+func (p place) udpLimits(to *UDP, v *node) {
+	to.Limits = nil
+	if isOff(v) {
+		return
+	}
+	before := len(p.r.errs)
+	to.Limits = p.overs("limit", v)
+	if len(p.r.errs) > before || !v.Whole() {
+		return
+	}
+	if len(to.Limits) == maxLayers { // total is one more
+		p.errorf(to.Limits[maxLayers-1].Pos, "limit has %d limits, and at most %d can be asked beside total", len(to.Limits), maxLayers-1).Hint =
+			"leave out those that others imply"
+	}
+	for _, o := range to.Limits {
+		switch {
+		case o.From == nil:
+			p.errorf(o.Pos, "limit is by sources").Hint = "write per: from/24/56, or total for one rate for all"
+		case o.Ban != nil:
+			p.errorf(o.Pos, "limit cannot ban: anybody can forge the source of a UDP packet").Hint = "remove ban"
+		}
+	}
+}
+
+// udpStops reports a stop that is not below start, and works in half of start as stop.
+func (p place) udpStops(u *UDP, v *node) {
+	start, stop := v.Get("start"), v.Get("stop")
+	if start != nil && stop == nil {
+		u.Stop = *half(u.Start)
+	}
+	switch {
+	case u.Stop.Rate == 0:
+		p.errorf(start.Pos, "start is one packet in a time, %s, and stop must be below it", rateText(&u.Start)).Hint =
+			"write it for a longer time, as in 60/min"
+	case stop != nil && !below(&u.Stop, &u.Start):
+		p.errorf(stop.Pos, "stop must be below start, %s", rateText(&u.Start)).Hint =
+			"a flood begins above start, and ends when there is less than stop: write " + rateText(half(u.Start))
+	}
+}
+
+// floodable reports a service, which n is, whose UDP cannot be protected: it has none, a guard does so already, or another service has the port.
+func (p place) floodable(earlier []Service, s Service, n *node) {
+	if s.UDP == nil || s.Port == nil {
+		return
+	}
+	v := n.Get("udp")
+	if len(ofUDP(s.Port)) == 0 {
+		p.errorf(v.Pos, "udp needs a port of UDP").Hint = fmt.Sprintf("write port: udp/%d", s.Port[0].First)
+	}
+	if s.Guard != nil {
+		p.errorf(v.Pos, "udp and guard are both about floods of UDP, and one does").Hint = "remove udp: the guard knows verified clients, and limits all others"
+	}
+	i := slices.IndexFunc(earlier, func(e Service) bool {
+		_, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port))
+		return shared && (e.UDP != nil || e.Guard != nil)
+	})
+	if i >= 0 {
+		port, _ := sharedPort(ofUDP(s.Port), ofUDP(earlier[i].Port))
+		p.errorf(v.Pos, "udp is the second protection of port %s, which has one in line %d", port, earlier[i].Pos.Line).Hint =
+			"protect the port in one service"
+	}
+}

@@ -1,0 +1,164 @@
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// game is a UDP service at port 7000 of the server, which answers each datagram with itself.
+type game struct {
+	*scene
+	reached atomic.Uint64 // datagrams from the attacker's side
+}
+
+const gamePolicy = `
+default: drop
+checks: strict
+services: [{name: game, port: udp/7000, udp: {start: 500/s, limit: {rate: 20/s, per: from/24/56}, total: 50/s}}]
+`
+
+func (s *scene) openGame() *game {
+	s.Helper()
+	g := &game{scene: s}
+	err := s.server.Do(func() error {
+		c, err := net.ListenPacket("udp", ":7000")
+		if err != nil {
+			return err
+		}
+		s.Cleanup(func() { c.Close() })
+		go func() {
+			buf := make([]byte, 2048)
+			for {
+				n, from, err := c.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				if who := from.(*net.UDPAddr).AddrPort().Addr().Unmap(); who.Is4() && who.As4()[1] != 1 {
+					g.reached.Add(1)
+				}
+				c.WriteTo(buf[:n], from)
+			}
+		}()
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return g
+}
+
+// player is a client of the game, from one port.
+type player struct{ net.Conn }
+
+func (g *game) player(from *lab.Host, to string) player {
+	g.Helper()
+	c, err := from.Dial(g.ctx, "udp", netip.MustParseAddrPort(to))
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() { c.Close() })
+	return player{c}
+}
+
+// play sends as many datagrams as are said, 20 a second, each again when no answer comes within a second, and returns how many were answered at
+// the first try, and at all.
+func (p player) play(n int) (first, all int) {
+	buf := make([]byte, 100)
+	for i := range n {
+		for try := range 4 {
+			text := fmt.Sprintf("move %d", i)
+			p.Write([]byte(text))
+			p.SetReadDeadline(time.Now().Add(time.Second))
+			if got, err := p.Read(buf); err == nil && string(buf[:got]) == text {
+				all++
+				if try == 0 {
+					first++
+				}
+				break
+			}
+		}
+		time.Sleep(time.Second / 20)
+	}
+	return first, all
+}
+
+// TestUDPFlood has clients of a UDP service play on while forged packets of its own kind come from random sources: those that it knew before are all
+// answered, what reaches the service is within its limits, and when the flood is over newcomers are served as before.
+func TestUDPFlood(t *testing.T) {
+	t.Parallel()
+	inScene(t, func(s *scene) {
+		g := s.openGame()
+		s.apply(plan.TargetXDP, gamePolicy)
+		players := []player{g.player(s.client, "10.1.0.2:7000"), g.player(s.client, "10.1.0.2:7000"), g.player(s.client, "[fd01::2]:7000")}
+		g.together(players, int(20*(ir.KnownTimes+1)*ir.KnownUnit/time.Second))
+		if n := s.counted("game:total") + s.counted("game:limit"); n > 0 {
+			t.Fatalf("without a flood %d packets are dropped", n)
+		}
+		if s.counted("game:known") == 0 {
+			t.Fatal("no client is known")
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		var lines []string
+		for range 3000 {
+			lines = append(lines, fmt.Sprintf("udp %d.%d.%d.%d:%d > 10.0.0.2:7000 len=%d", 20+r.IntN(100), r.IntN(256), r.IntN(256), r.IntN(256), 1024+r.IntN(60000), 34+r.IntN(60)))
+		}
+		began, stop := time.Now(), make(chan struct{})
+		var flood sync.WaitGroup
+		frames := s.frames(lines...)
+		flood.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					s.send(len(frames)+1, append(frames, frames[0]))
+				}
+			}
+		})
+		if !testutil.Eventually(10*time.Second, func() bool { return s.counted("game:total") > 0 }) {
+			t.Error("the flood is not noticed")
+		}
+		g.together(players, 100)
+		close(stop)
+		flood.Wait()
+		// The limits: the burst of start and its rate for a moment, then total.
+		most := 2*500 + 50 + uint64(50*time.Since(began)/time.Second) + 50
+		if n := g.reached.Load(); n > most {
+			t.Errorf("%d forged datagrams reached the service, want at most %d", n, most)
+		}
+		t.Logf("%d forged datagrams of %d reached the service", g.reached.Load(), s.counted("game:total")+s.counted("game:limit")+g.reached.Load())
+		time.Sleep(ir.FloodTime + time.Second)
+		calm := s.counted("game:calm")
+		if first, all := g.player(s.client, "10.1.0.2:7000").play(20); all != 20 {
+			t.Errorf("after the flood %d of 20 datagrams of a newcomer are answered, %d at once", all, first)
+		}
+		if s.counted("game:calm") == calm {
+			t.Error("the flood goes on")
+		}
+	})
+}
+
+// together has players play at the same time. Each must get all answers.
+func (g *game) together(players []player, n int) {
+	g.Helper()
+	var all sync.WaitGroup
+	for i, p := range players {
+		all.Go(func() {
+			if first, got := p.play(n); got != n {
+				g.Errorf("player %d: %d of %d datagrams are answered, %d at once", i, got, n, first)
+			}
+		})
+	}
+	all.Wait()
+}
