@@ -48,9 +48,12 @@ static __always_inline bool is_service_port(struct reply_key *t)
 
 static __always_inline bool is_clients_port(struct reply_key *t)
 {
-	__u64 port = own_port(t);
+	__u64 port;
 
-	return notes_clients && t->kind == REPLY_UDP && client_ports[port >> 6] >> (port & 63) & 1;
+	if (!notes_clients || t->kind != REPLY_UDP)
+		return false;
+	port = own_port(t);
+	return client_ports[port >> 6] >> (port & 63) & 1;
 }
 
 /* Reads TCP or UDP at a place in the data. */
