@@ -19,7 +19,7 @@ func (l *lowering) flood(s policy.Service) {
 		return
 	}
 	number := len(l.program.Floods) + 1
-	ports := ofProtoUDP(s.Port)
+	ports := ofProto(packet.ProtoUDP, s.Port)
 	each := u.Known
 	each.Rate, each.Burst = max(each.Rate/ir.KnownShare, 1), max(each.Burst/ir.KnownShare, 1)
 	l.program.Floods = append(l.program.Floods, ir.Flood{
@@ -45,14 +45,4 @@ func (l *lowering) flood(s policy.Service) {
 	if over != nil {
 		add("limit", ir.Drop, ir.Rule{Over: over})
 	}
-}
-
-// ofProtoUDP returns the ports for UDP, or for TCP and UDP, as ports of UDP.
-func ofProtoUDP(ports []policy.Port) (out []policy.Port) {
-	for _, p := range ports {
-		if p.Proto != packet.ProtoTCP {
-			out = append(out, policy.Port{Proto: packet.ProtoUDP, First: p.First, Last: p.Last})
-		}
-	}
-	return out
 }

@@ -21,7 +21,7 @@ func (l *lowering) protect(s policy.Service) {
 		return
 	}
 	rule := ir.Rule{Name: s.Name + ":syn", Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col}
-	match := policy.Match{Port: ofTCP(s.Port), From: s.From}
+	match := policy.Match{Port: ofProto(packet.ProtoTCP, s.Port), From: s.From}
 	l.match(&rule, match, false)
 	rule.Dst = append(rule.Dst, ir.AddrMatch{Sets: []int{l.localSet()}, Not: s.Syn.Mode == policy.SynRouter})
 	p := ir.Protection{
@@ -46,12 +46,12 @@ func (l *lowering) protect(s policy.Service) {
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
-// ofTCP returns the ports for TCP, or for TCP and UDP, as ports of TCP.
-func ofTCP(ports []policy.Port) []policy.Port {
+// ofProto returns the ports for TCP or for UDP, with those for both, as ports of that protocol.
+func ofProto(proto uint8, ports []policy.Port) []policy.Port {
 	var out []policy.Port
 	for _, p := range ports {
-		if p.Proto != packet.ProtoUDP {
-			out = append(out, policy.Port{Proto: packet.ProtoTCP, First: p.First, Last: p.Last})
+		if p.Proto == proto || p.Proto == 0 {
+			out = append(out, policy.Port{Proto: proto, First: p.First, Last: p.Last})
 		}
 	}
 	return slices.Clip(out)

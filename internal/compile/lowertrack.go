@@ -54,7 +54,7 @@ func (l *lowering) uncounted(p *policy.Policy) (errs policy.Errors) {
 func (l *lowering) reaches(r *ir.Rule, s policy.Service) bool {
 	ports := s.Port
 	if s.Track != policy.TrackNot {
-		ports = ofTCP(ports)
+		ports = ofProto(packet.ProtoTCP, ports)
 	}
 	if len(ports) == 0 {
 		return false
