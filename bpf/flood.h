@@ -144,7 +144,7 @@ __noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number
 	if (!read_reply_key(ctx, p, &t, &flags))
 		return 0;
 	state = is_reply(t.pair, reply_ends(&t), flags, reply_index(&t));
-	if (!state || state == REPLY_CLIENT_NEW)
+	if (state != REPLY_CLIENT)
 		return 0;
 	if (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE)
 		return 1;

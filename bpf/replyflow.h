@@ -498,7 +498,7 @@ enum {
 };
 
 /*
- * Whether a packet that arrives is a reply; not 0 if so, and REPLY_CLIENT_NEW for a client that is not known. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
+ * Whether a packet that arrives is a reply: the state of its conversation if so, else 0. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
  * for a bucket that is in use, packet_is_reply() for any. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
  * conversations, a flood meets many buckets in use. A global function.
  */
@@ -531,6 +531,6 @@ found:
 	if (flags & (REPLY_TURNS | REPLY_LOOK))
 		return take_reply(at, word, flags, pair);
 	if ((__u16)(reply_now() - word) < reply_quiet[reply_state_of(word)])
-		return 1;
+		return reply_state_of(word);
 	return take_reply(at, word, 0, pair); /* without those three, flags make no difference */
 }

@@ -137,7 +137,13 @@ static __always_inline __u64 is_zero(__u64 n)
 	return opaque(~(n | -n) >> 63);
 }
 
-/* How many conversations of a bucket are of the client of one of them. A global function. */
+/* 1 if the other side of a word is the client, which has no number of one in it, else 0. Without a branch, likewise. */
+static __always_inline __u64 of_client(__u64 word)
+{
+	return opaque((reply_state_of(word) + REPLY_STATES - REPLY_CLIENT_NEW) / REPLY_STATES);
+}
+
+/* How many conversations of a bucket, but those with clients of services, are of the client of one of them. A global function. */
 __noinline __u32 reply_flows_of_same(struct reply_bucket *b, __u64 word)
 {
 	__u32 n = 0;
@@ -148,14 +154,14 @@ __noinline __u32 reply_flows_of_same(struct reply_bucket *b, __u64 word)
 	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
 		__u64 other = read_once(&b->word[i]);
 
-		n += is_zero(reply_client_of(word ^ other)) & ~is_zero(reply_state_of(other)) & 1;
+		n += is_zero(reply_client_of(word ^ other)) & ~is_zero(reply_state_of(other)) & ~of_client(other) & 1;
 	}
 	return n;
 }
 
 enum {
 	REPLY_UNANSWERED = BIT(REPLY_TCP_SYN) | BIT(REPLY_TCP_ACK) | BIT(REPLY_UDP_NEW) | BIT(REPLY_ECHO) |
-			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS),
+			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS) | BIT(REPLY_CLIENT_NEW),
 	REPLY_ENDED = BIT(REPLY_TCP_CLOSED) | BIT(REPLY_TCP_RESET),
 	REPLY_WORTH_SHIFT = 20, /* above what is left of its life */
 	REPLY_FREE = 64,        /* the smallest worth of a slot whose conversation is over */
@@ -168,7 +174,7 @@ static __always_inline __u64 reply_spare(struct reply_bucket *b, __u64 word, __u
 {
 	__u32 state = reply_state_of(word), age = reply_age(word, now);
 	__u64 left = (__u64)reply_life[state] + 1 - age, over = left >> 63;
-	__u64 spare = 2 * reply_flows_of_same(b, word);
+	__u64 spare = 2 * reply_flows_of_same(b, word) * (1 - of_client(word));
 
 	spare += 5 * ((__u32)REPLY_UNANSWERED >> state & 1) + 32 * ((__u32)REPLY_ENDED >> state & 1);
 	spare += REPLY_FREE * opaque(over) + 2 * REPLY_FREE * is_zero(state);
@@ -347,14 +353,13 @@ static __always_inline void note_client(struct reply_key *t)
 
 	at = find_reply_flow(b, hash);
 	word = live_reply_flow(b, at, hash, now);
-	if (!word) {
+	if (reply_state_of(word) < REPLY_CLIENT_NEW) { /* or this host began it, while nothing protected the port */
 		expect_reply(t->pair, reply_ends(t), index, REPLY_CLIENT_NEW << REPLY_AS_SHIFT, 1);
 		return;
 	}
 	if (!reply_may_be(index, hash)) /* what wrote the word has not come to that yet */
 		set_reply_bits(index, hash);
-	if (at < REPLY_SLOTS && reply_state_of(word) >= REPLY_CLIENT_NEW && reply_client_of(word) & CLIENT_CAME &&
-	    reply_age(word, now) > 1)
+	if (at < REPLY_SLOTS && reply_client_of(word) & CLIENT_CAME && reply_age(word, now) > 1)
 		__sync_val_compare_and_swap(&b->word[at], word, answered_client(word, now));
 }
 

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/policy/yamltree"
@@ -44,12 +43,9 @@ var udpKeys = []key[UDP]{
 	{"protect", func(p place, _ *UDP, v *node) { scalarOf(p, "protect", v, choice(udpKinds)) }},
 	{"start", func(p place, to *UDP, v *node) { to.Start = p.udpRate("start", v) }},
 	{"stop", func(p place, to *UDP, v *node) { to.Stop = p.udpRate("stop", v) }},
-	{"known", func(p place, to *UDP, v *node) {
-		to.Known = p.udpRate("known", v)
-		to.Known.From = &PrefixLen{defaultV4, defaultV6}
-	}},
+	{"known", place.udpKnown},
 	{"limit", place.udpLimits},
-	{"total", func(p place, to *UDP, v *node) { to.Total = p.totalRate("total", v) }},
+	{"total", place.udpTotal},
 	{"observe", func(p place, to *UDP, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
 }
 
@@ -82,10 +78,36 @@ func (p place) udpRate(key string, v *node) Over {
 	if o == nil {
 		return Over{Pos: v.Pos}
 	}
-	if len(p.r.errs) == before && o.Bits {
+	p.ofPackets(key, v, o, before)
+	return *o
+}
+
+// ofPackets reports a rate of bits, unless there are more errors than before.
+func (p place) ofPackets(key string, v *node, o *Over, before int) {
+	if len(p.r.errs) == before && o != nil && o.Bits {
 		p.errorf(v.Pos, "%s is a rate of packets, not of bits", key).Hint = "write " + key + ": 1000/s"
 	}
-	return *o
+}
+
+// leastKnown is the lowest rate of known clients, in packets a second: one in 16 is counted.
+const leastKnown = 100
+
+// udpKnown reads the limit of each known client.
+func (p place) udpKnown(to *UDP, v *node) {
+	before := len(p.r.errs)
+	to.Known = p.udpRate("known", v)
+	to.Known.From = &PrefixLen{defaultV4, defaultV6}
+	if perSecond := to.Known.Rate * uint64(time.Second) / uint64(max(to.Known.Per, 1)); len(p.r.errs) == before && v.Whole() && perSecond < leastKnown {
+		p.errorf(v.Pos, "known is below %d/s: one packet in 16 is counted, so less would cut clients off by chance", leastKnown).Hint =
+			fmt.Sprintf("write known: %d/s, or more", leastKnown)
+	}
+}
+
+// udpTotal reads the rate for all clients together that are not known.
+func (p place) udpTotal(to *UDP, v *node) {
+	before := len(p.r.errs)
+	to.Total = p.totalRate("total", v)
+	p.ofPackets("total", v, to.Total, before)
 }
 
 // udpLimits reads the limits of clients that are not known, by prefixes of sources.
@@ -129,25 +151,26 @@ func (p place) udpStops(u *UDP, v *node) {
 	}
 }
 
-// floodable reports a service, which n is, whose UDP cannot be protected: it has none, a guard does so already, or another service has the port.
+// floodable reports a service, which n is, whose UDP cannot be protected: it has none, a guard does so already, or another service protects the port.
 func (p place) floodable(earlier []Service, s Service, n *node) {
-	if s.UDP == nil || s.Port == nil {
+	if s.Port == nil {
 		return
 	}
-	v := n.Get("udp")
-	if len(ofUDP(s.Port)) == 0 {
+	if v := n.Get("udp"); s.UDP != nil && len(ofUDP(s.Port)) == 0 {
 		p.errorf(v.Pos, "udp needs a port of UDP").Hint = fmt.Sprintf("write port: udp/%d", s.Port[0].First)
-	}
-	if s.Guard != nil {
+	} else if s.UDP != nil && s.Guard != nil {
 		p.errorf(v.Pos, "udp and guard are both about floods of UDP, and one does").Hint = "remove udp: the guard knows verified clients, and limits all others"
 	}
-	i := slices.IndexFunc(earlier, func(e Service) bool {
-		_, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port))
-		return shared && (e.UDP != nil || e.Guard != nil)
-	})
-	if i >= 0 {
-		port, _ := sharedPort(ofUDP(s.Port), ofUDP(earlier[i].Port))
-		p.errorf(v.Pos, "udp is the second protection of port %s, which has one in line %d", port, earlier[i].Pos.Line).Hint =
-			"protect the port in one service"
+	for _, e := range earlier {
+		key := "udp"
+		if s.UDP == nil {
+			key = "guard"
+		}
+		port, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port))
+		if shared && (s.UDP != nil && (e.UDP != nil || e.Guard != nil) || s.Guard != nil && e.UDP != nil) {
+			p.errorf(n.Get(key).Pos, "%s is the second protection of port %s, which has one in line %d", key, port, e.Pos.Line).Hint =
+				"protect the port in one service"
+			return
+		}
 	}
 }

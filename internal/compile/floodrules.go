@@ -6,6 +6,12 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
+// leastDraws is the least burst of drawn packets of a known client. Of a client that sends what it may, chance draws no more at once.
+const leastDraws = 32
+
+// roundUp is how many packets of n are drawn, rounded up.
+func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
+
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
@@ -21,11 +27,11 @@ func (l *lowering) flood(s policy.Service) {
 	number := len(l.program.Floods) + 1
 	ports := ofProto(packet.ProtoUDP, s.Port)
 	each := u.Known
-	each.Rate, each.Burst = max(each.Rate/ir.KnownShare, 1), max(each.Burst/ir.KnownShare, 1)
+	each.Rate, each.Burst = roundUp(each.Rate), max(roundUp(each.Burst), leastDraws)
 	l.program.Floods = append(l.program.Floods, ir.Flood{
 		Service: s.Name, Line: u.Pos.Line, Col: u.Pos.Col, Ports: fieldMatches(policy.Match{Port: ports})[0].Values,
-		Start: l.limits(s.Name+":start", []policy.Over{u.Start})[0],
-		Stop:  l.limits(s.Name+":stop", []policy.Over{u.Stop})[0],
+		Start: l.limits(s.Name+":udp-start", []policy.Over{u.Start})[0],
+		Stop:  l.limits(s.Name+":udp-stop", []policy.Over{u.Stop})[0],
 		Each:  l.limits(s.Name+":known", []policy.Over{each})[0],
 	})
 	add := func(name string, verdict ir.Verdict, rule ir.Rule) {

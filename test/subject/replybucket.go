@@ -40,6 +40,20 @@ func InReplyBucket(r *rand.Rand, secret uint64, own netip.Addr, number uint64) (
 	}
 }
 
+// ClientInReplyBucket returns a random client of a UDP service whose word is in a bucket with a number, by the same key.
+func ClientInReplyBucket(r *rand.Rand, secret uint64, service netip.AddrPort, number uint64) netip.AddrPort {
+	for {
+		address := [4]byte{byte(20 + r.IntN(100)), byte(r.IntN(256)), byte(r.IntN(256)), byte(1 + r.IntN(254))}
+		var ports [4]byte
+		binary.BigEndian.PutUint16(ports[:], uint16(1024+r.IntN(60_000)))
+		binary.BigEndian.PutUint16(ports[2:], service.Port())
+		far := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(service.Addr().AsSlice()))
+		if (uint64(binary.LittleEndian.Uint32(address[:]))+far*image.ReplyUDP)*secret>>(64-image.ReplyBucketBits) == number {
+			return netip.AddrPortFrom(netip.AddrFrom4(address), binary.BigEndian.Uint16(ports[:]))
+		}
+	}
+}
+
 // inverse returns the number by which an odd one multiplied is 1, by Newton's method: each step has twice as many bits right, of three.
 func inverse(odd uint64) uint64 {
 	x := odd

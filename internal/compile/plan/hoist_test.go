@@ -234,6 +234,31 @@ func TestFamiliesApart(t *testing.T) {
 	}
 }
 
+// TestFloodBeforeFilter has a protected UDP service in front of rules at filter. Of all that pass its packets the last is repeated there, which charges
+// nothing.
+func TestFloodBeforeFilter(t *testing.T) {
+	for _, late := range []string{
+		"default: drop\nrules: [{name: many, port: tcp/80, over: {connections: 20, per: from}, then: drop}]\n",
+		"default: drop\nrules: [{name: old, proto: tcp, state: invalid, then: drop}]\n",
+	} {
+		s := subject.Lower(t, late+"services: [{name: game, port: udp/7000, udp: protect}]\n")
+		pl, err := plan.Hoist(s.Program, plan.TargetXDP)
+		if err != nil {
+			t.Errorf("%s: %v", late, err)
+			continue
+		}
+		var again []string
+		for _, step := range pl.At(plan.StageFilter) {
+			if r := s.Program.Rules[step.Rule]; step.Again && strings.HasPrefix(r.Name, "game") {
+				again = append(again, r.Name)
+			}
+		}
+		if !slices.Equal(again, []string{"game"}) {
+			t.Errorf("%s: repeated at filter: %v", late, again)
+		}
+	}
+}
+
 // TestOwnSourceBeforeReject has no packet answered before it has passed the check own-source.
 func TestOwnSourceBeforeReject(t *testing.T) {
 	const rules = "rules: [{name: closed, port: tcp/25, then: reject}, {name: shut, port: tcp/26, then: drop}]\n"

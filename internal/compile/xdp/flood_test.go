@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,50 @@ func (f flooded) play(t *testing.T, talk string) {
 func back(packet string) string {
 	words := strings.Fields(packet)
 	return words[0] + " " + words[3] + " > " + words[1]
+}
+
+// TestHostFlowOfClientsPort has flows in the table that this host began from the port of a service before that was protected. They make nobody
+// known, and who is answered is a new client.
+func TestHostFlowOfClientsPort(t *testing.T) {
+	f := loadFlooded(t, "protect")
+	for _, state := range []uint64{8, 9} { // REPLY_UDP_NEW and REPLY_UDP_OPEN of bpf/replyflow.h
+		f.forget(t)
+		for _, name := range []string{"A", "D"} {
+			f.leave(t, subject.FramesOf(t, back(floodClients[name]))[0].Frame)
+		}
+		f.restate(t, state)
+		for _, name := range []string{"A", "D"} {
+			frame := subject.FramesOf(t, floodClients[name])[0].Frame
+			for range 2 {
+				if reason := f.reason(t, frame); reason != "game:calm" {
+					t.Errorf("beside a flow in state %d a packet is counted at %s", state, reason)
+				}
+			}
+			for range ir.KnownTimes {
+				f.leave(t, subject.FramesOf(t, back(floodClients[name]))[0].Frame)
+				f.age(t, 1)
+				f.arrive(t, frame)
+			}
+			if reason := f.reason(t, frame); reason != "game:known" {
+				t.Errorf("a client that was a flow in state %d, and is answered, is counted at %s", state, reason)
+			}
+		}
+	}
+}
+
+// restate gives all flows another state.
+func (f flooded) restate(t *testing.T, state uint64) {
+	t.Helper()
+	memory, release, err := f.Memory(image.ReplyFlows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for words := memory[image.ReplyFlows]; len(words) > 0; words = words[8:] {
+		if word := binary.NativeEndian.Uint64(words); word != 0 {
+			binary.NativeEndian.PutUint64(words, word&^(15<<16)|state<<16)
+		}
+	}
 }
 
 // TestFlood has a flood from many prefixes begin, go on and end. Known clients pass all the time, and of others as many as the limits say.
@@ -392,4 +437,50 @@ func (f flooded) forgetLimits(t testing.TB) {
 	}
 	defer release()
 	clear(memory[image.Limits])
+}
+
+// TestClientsDisplace fills a bucket with flows of this host and known clients, and has new clients answered that belong there, too. None of the former is displaced.
+func TestClientsDisplace(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := subject.Lower(t, "default: drop\nservices: [{name: game, port: udp/7000, udp: protect}]\n")
+	x, err := xdpgen.Generate(s.Program, xdpgen.Options{QuestionKey: subject.QuestionKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flooded{talker{s.Load(t, x)}, s.Program}
+	secret, _, _ := f.filters(t)
+	r, own := rand.New(rand.NewPCG(1, 2)), netip.MustParseAddr("192.0.2.1")
+	client := func() (in, out []byte) { // a new one in the bucket
+		who := subject.ClientInReplyBucket(r, secret, netip.AddrPortFrom(own, 7000), 5)
+		return subject.FramesOf(t, fmt.Sprintf("udp %s > %s:7000", who, own))[0].Frame, subject.FramesOf(t, fmt.Sprintf("udp %s:7000 > %s", own, who))[0].Frame
+	}
+	var known [][]byte
+	for range 7 {
+		in, out := client()
+		for range ir.KnownTimes {
+			f.arrive(t, in)
+			f.leave(t, out)
+			f.age(t, 1)
+		}
+		known = append(known, in)
+	}
+	for range 100 {
+		in, out := client()
+		f.arrive(t, in)
+		f.leave(t, out)
+	}
+	for i, in := range known {
+		if reason := f.reason(t, in); reason != "game:known" {
+			t.Errorf("known client %d of 7 is counted at %s after 100 new ones in its bucket", i, reason)
+		}
+	}
+	in, out := client()
+	for range ir.KnownTimes {
+		f.arrive(t, in)
+		f.leave(t, out)
+		f.age(t, 1)
+	}
+	if reason := f.reason(t, in); reason != "game:known" {
+		t.Errorf("the next client, for which one of the new ones gives way, is counted at %s", reason)
+	}
 }

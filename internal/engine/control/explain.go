@@ -199,11 +199,9 @@ func (e *Explanation) repliesTold(g *generation.Generation, spec packet.Spec) er
 		e.Packet += " state=" + replica.StateName(packet.StateEstablished)
 		return nil
 	}
-	table, err := g.Program.ReplyFlows()
-	if table == nil || err != nil {
-		return err
+	if !slices.ContainsFunc(g.Manifest.Rules, func(r manifest.Rule) bool { return r.Name == compile.RepliesRule && r.Stage == plan.StageXDP }) {
+		return nil
 	}
-	table.Close()
 	return &ProbeError{
 		fmt.Sprintf("%s: the loaded program knows itself which packets are replies, and none of this flow has left", spec),
 		"leave the state out, send a packet of the flow first, or ask `floodwall explain` with the policy file, which takes any state",

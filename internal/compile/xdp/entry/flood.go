@@ -19,7 +19,7 @@ func (s *section) knownClient(flood int, decision uint32, next string) {
 	s.replied(next, func(none string) {
 		drawn, known := s.newLabel(), s.newLabel()
 		s.Add(
-			asm.JEq.Imm(asm.R0, image.ReplyClientNew, none),
+			asm.JNE.Imm(asm.R0, image.ReplyClient, none),
 			asm.FnGetPrandomU32.Call(), asm.And.Imm(asm.R0, ir.KnownShare-1), asm.JEq.Imm(asm.R0, 0, drawn),
 		)
 		s.Mark(known)
