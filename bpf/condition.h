@@ -6,6 +6,7 @@
 #pragma once
 
 #include "count.h"
+#include "datagram.h"
 #include "decision.h"
 #include "dynamic.h"
 #include "flood.h"
@@ -27,10 +28,7 @@ enum {
 	MAX_LAYERS = 8, /* limits of one rule */
 	MAX_SOURCES = 4,
 	CONDITION_OBSERVE = 1,
-	CONDITION_REPLY = 2,  /* the packet must be a reply (replyflow.h) */
-	CONDITION_KNOWN = 4,  /* the packet must be of a known client, */
-	CONDITION_CALM = 8,   /* or there must be no flood (flood.h) */
-	CONDITION_SPENT = 16, /* the limits are asked, and not charged */
+	CONDITION_REPLY = 2, /* the packet must be a reply (replyflow.h) */
 };
 
 struct source {
@@ -48,7 +46,8 @@ struct condition {
 	__u32 slot;   /* to count in, with CONDITION_OBSERVE */
 	__u32 proved; /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
 	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
-	__u32 flood;   /* the number of the flood that is asked about */
+	__u16 asks;    /* about a flood: enum flood_question; */
+	__u16 flood;   /* and its number */
 	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
 	struct source source[MAX_SOURCES];
 };
@@ -119,11 +118,19 @@ static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet
 /* Whether what a rule asks about floods holds. */
 static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, struct condition *c)
 {
-	if (c->flags & CONDITION_KNOWN)
+	switch (c->asks) {
+	case ASKS_KNOWN:
 		return is_known_client(ctx, p, c->flood);
-	if (c->flags & CONDITION_CALM)
+	case ASKS_CALM:
 		return is_calm(p, c->flood);
-	return !(c->flags & CONDITION_SPENT) || is_spent(p, c->flood, c->limit);
+	case ASKS_PROVED:
+		return is_proved(ctx, p, c->flood);
+	case ASKS_SPENT:
+		return is_spent(p, c->flood, c->limit);
+	case ASKS_STRAY:
+		return is_stray(ctx, p, c->flood);
+	}
+	return true;
 }
 
 static __always_inline bool from_source(struct packet *p, struct condition *c)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "count.h"
+#include "datagram.h"
 #include "decision.h"
 #include "replyleaving.h"
 #include "limit.h"
@@ -94,7 +95,9 @@ __noinline int guard_leaving(struct __sk_buff *skb)
 SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
-	if (notes_flows)
-		note_leaving(skb);
+	__u32 l4 = notes_flows ? note_leaving(skb) : 0;
+
+	if (reads_datagrams && l4)
+		note_told(skb, l4);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;
 }

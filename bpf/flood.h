@@ -28,8 +28,8 @@ enum {
 struct flood {
 	__u32 start;
 	__u32 stop;
-	__u32 each; /* of known clients */
-	__u32 reserved;
+	__u32 each;     /* of known clients */
+	__u32 protocol; /* enum datagrams */
 };
 
 struct {
@@ -41,15 +41,17 @@ struct {
 
 /* How a flood stands. Times are nanoseconds of CLOCK_MONOTONIC. The generated entry reads it. */
 struct flood_state {
-	__u64 until; /* it goes on */
-	__u64 spent; /* until then the limit for all others together is exceeded */
+	__u64 until;      /* it goes on */
+	__u64 spent;      /* until then the limit for all others together is exceeded */
+	__u64 id_length;  /* in bytes, of the identifier that the service has told last (datagram.h), */
+	__u64 id_mask[3]; /* and its bits in three words */
 };
 
-struct flood_state flood_states[MAX_FLOODS] SEC(".data.floods");
+struct flood_state flood_states[MAX_FLOODS + 1] SEC(".data.floods");
 
 static __always_inline struct flood_state *flood_state(__u32 number)
 {
-	return &flood_states[number < MAX_FLOODS ? number : MAX_FLOODS - 1];
+	return &flood_states[opaque(number) & MAX_FLOODS]; /* with bounds that the verifier knows */
 }
 
 /* Whether a flood is on that `until` notes, and the end of that time need not be extended yet. */
@@ -100,7 +102,17 @@ __noinline __u32 is_spent(struct packet *p, __u32 number, __u32 limit)
 	return wait != 0;
 }
 
-/* Has a known client be new again. A global function. */
+/* What a rule asks: FloodQuestion of internal/model/ir/flood.go. */
+enum flood_question {
+	ASKS_NOTHING,
+	ASKS_KNOWN,
+	ASKS_CALM,
+	ASKS_PROVED,
+	ASKS_SPENT,
+	ASKS_STRAY,
+};
+
+/* Has a known client be new again, and an identifier that was told be unknown. A global function. */
 __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 {
 	__u64 hash = hash_reply_key(pair, ends), at, word;
@@ -109,8 +121,10 @@ __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 
 	at = find_reply_flow(b, hash);
 	word = live_reply_flow(b, at, hash, now);
-	if (word && at < REPLY_SLOTS && reply_state_of(word) == REPLY_CLIENT)
-		__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, 1, REPLY_CLIENT_NEW, now));
+	if (word && at < REPLY_SLOTS)
+		__sync_val_compare_and_swap(
+			&b->word[at], word,
+			reply_state_of(word) == REPLY_CLIENT ? reply_word(hash, 1, REPLY_CLIENT_NEW, now) : 0);
 	return 0;
 }
 

@@ -130,6 +130,7 @@ enum reply_kind {
 	REPLY_UDP = 0x2c1b3c6d,
 	REPLY_TCP = 0x297a2d39,
 	REPLY_ICMP = 0x1b56c4e9,
+	REPLY_TOLD = 0x165667b1, /* no conversation, but an identifier that a service has told (datagram.h) */
 	REPLY_OTHER = 0x55c5bab1,
 };
 
@@ -486,7 +487,7 @@ static const __u16 reply_quiet[REPLY_STATES] = {
 #define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 1
 	QUIET(REPLY_TCP_OPEN),  QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN), QUIET(REPLY_TCP_CLOSED),
 	QUIET(REPLY_TCP_RESET), QUIET(REPLY_UDP_OPEN),    QUIET(REPLY_ECHO),       QUIET(REPLY_BARE_OPEN),
-	QUIET(REPLY_FRAGMENTS), QUIET(REPLY_CLIENT),
+	QUIET(REPLY_FRAGMENTS), QUIET(REPLY_CLIENT_NEW),  QUIET(REPLY_CLIENT),
 };
 
 enum {

@@ -30,6 +30,7 @@ struct leaving {
 	struct reply_key key;
 	__u32 flags; /* of TCP */
 	__u32 client;
+	__u32 l4; /* where the L4 header begins in the frame */
 };
 
 /* The port from which a packet leaves. */
@@ -90,12 +91,14 @@ static __always_inline bool usual_leaving(struct __sk_buff *skb, struct leaving 
 			return false;
 		reply_ends4(&l->key, four->daddr, four->saddr);
 		l->client = four->saddr;
+		l->l4 = sizeof(*eth) + sizeof(*four);
 		return leaving_ports(l, four + 1, end, four->protocol);
 	}
 	if (eth->type != bpf_htons(ETH_P_IPV6) || (void *)(six + 1) > end)
 		return false;
 	reply_ends6(&l->key, &six->daddr, &six->saddr);
 	l->client = six->saddr.in6_u.u6_addr32[3];
+	l->l4 = sizeof(*eth) + sizeof(*six);
 	return leaving_ports(l, six + 1, end, six->nexthdr);
 }
 
@@ -128,7 +131,9 @@ static __always_inline __u32 reply_after_leaving(__u32 state, __u32 kind, __u32 
 		return reply_after_own_segment(state, flags);
 	if (state)
 		return state;
-	return kind == REPLY_UDP ? REPLY_UDP_NEW : kind == REPLY_ICMP ? REPLY_ECHO : REPLY_BARE_NEW;
+	return kind == REPLY_UDP || kind == REPLY_TOLD ? REPLY_UDP_NEW
+	       : kind == REPLY_ICMP                    ? REPLY_ECHO
+						       : REPLY_BARE_NEW;
 }
 
 /* 1 if a number is 0, without a branch: each would be one more path for the verifier. */
@@ -385,6 +390,7 @@ __noinline __u32 other_leaving(struct __sk_buff *skb, struct leaving *l)
 		return false;
 	reply_ends_of(&l->key, &p.dst, &p.src, p.family);
 	l->client = bpf_htonl(p.src.lo);
+	l->l4 = p.l4;
 	l->key.ports = 0;
 	l->key.kind = REPLY_OTHER + p.proto;
 	switch (p.proto) {
@@ -418,7 +424,7 @@ static __always_inline bool may_be_noted(struct reply_key *t)
 	return t->kind != REPLY_TCP && t->kind != REPLY_UDP ? true : !is_service_port(t);
 }
 
-/* Notes the conversation of a packet that is not usual. A global function. */
+/* note_leaving() for a packet that is not usual. A global function. */
 __noinline __u32 note_other(struct __sk_buff *skb)
 {
 	struct leaving l = {};
@@ -427,7 +433,7 @@ __noinline __u32 note_other(struct __sk_buff *skb)
 		return 0;
 	if (is_clients_port(&l.key)) {
 		note_client(&l.key);
-		return 0;
+		return l.l4;
 	}
 	if (!notes_replies || !may_be_noted(&l.key) || reply_is_noted(&l))
 		return 0;
@@ -436,21 +442,23 @@ __noinline __u32 note_other(struct __sk_buff *skb)
 	return 0;
 }
 
-/* Notes the conversation of a packet that leaves. Where nothing is to be noted no function is called: a return may cost 5 ns. */
-static __always_inline void note_leaving(struct __sk_buff *skb)
+/*
+ * Notes the conversation of a packet that leaves. Where nothing is to be noted no function is called: a return may cost 5 ns. Returns where
+ * the UDP header begins of a packet from a protected service, and 0 for any other.
+ */
+static __always_inline __u32 note_leaving(struct __sk_buff *skb)
 {
 	struct leaving l = {};
 
-	if (!usual_leaving(skb, &l)) {
-		note_other(skb);
-		return;
-	}
+	if (!usual_leaving(skb, &l))
+		return note_other(skb);
 	if (is_clients_port(&l.key)) {
 		note_client(&l.key);
-		return;
+		return l.l4;
 	}
 	if (!notes_replies || is_service_port(&l.key) || reply_is_noted(&l))
-		return;
+		return 0;
 	l.client = client_number(skb, l.client);
 	expect_replies(&l);
+	return 0;
 }

@@ -10,6 +10,7 @@
 #include "connlookup.h"
 #include "cookie.h"
 #include "count.h"
+#include "datagram.h"
 #include "flood.h"
 #include "flow.h"
 #include "parse.h"
@@ -225,4 +226,15 @@ __noinline __u32 drawn_client(struct xdp_md *ctx, __u32 v6, __u32 number)
 	p.icmp = ICMP_NONE;
 	p.length = s.length;
 	return known_client(ctx, &p, number, true);
+}
+
+/* proved_datagram() for a usual frame. A global function. */
+__noinline __u32 proved_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct segment s;
+
+	if (!read_usual_frame(&s, data, end, v6, sizeof(struct udphdr)) || s.left < sizeof(struct udphdr))
+		return 0;
+	return proved_datagram(ctx, s.l4, s.left - sizeof(struct udphdr), number);
 }

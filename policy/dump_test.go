@@ -222,7 +222,7 @@ func udp(u *policy.UDP) string {
 	if u.Total != nil {
 		total = append(total, *u.Total)
 	}
-	return fmt.Sprintf("%s udp%s%s%s%s%s observe=%t\n", at(u.Pos), overs(" start", []policy.Over{u.Start}), overs(" stop", []policy.Over{u.Stop}),
+	return fmt.Sprintf("%s udp %s%s%s%s%s%s observe=%t\n", at(u.Pos), u.Protect, overs(" start", []policy.Over{u.Start}), overs(" stop", []policy.Over{u.Stop}),
 		overs(" known", []policy.Over{u.Known}), overs(" limit", u.Limits), overs(" total", total), u.Observe)
 }
 

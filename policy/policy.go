@@ -196,6 +196,7 @@ type Service struct {
 // UDP is how a service is protected from floods over UDP, its defaults worked in.
 type UDP struct {
 	Pos     Pos
+	Protect packet.Datagrams
 	Start   Over   // of packets of clients that are not known, beyond which a flood begins
 	Stop    Over   // below which it ends again
 	Known   Over   // by source: a known client that exceeds it during a flood is known no more

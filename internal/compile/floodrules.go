@@ -15,7 +15,8 @@ func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else those beyond the limit for all together are dropped, and then those beyond the limits by prefix.
+//   - else those pass that have an identifier which the service has told their sender;
+//   - those beyond the limit for all together are dropped, then those with which nobody begins to talk, and then those beyond the limits by prefix.
 //
 // The limit for all is asked first, without a charge: a flood from many prefixes has used it up, and costs no more than that. It is
 // charged last, so that no prefix uses up what it may not have.
@@ -24,29 +25,36 @@ func (l *lowering) flood(s policy.Service) {
 	if u == nil {
 		return
 	}
-	number := len(l.program.Floods) + 1
+	number := len(l.program.Floods)
 	ports := ofProto(packet.ProtoUDP, s.Port)
 	each := u.Known
 	each.Rate, each.Burst = roundUp(each.Rate), max(roundUp(each.Burst), leastDraws)
 	l.program.Floods = append(l.program.Floods, ir.Flood{
-		Service: s.Name, Line: u.Pos.Line, Col: u.Pos.Col, Ports: fieldMatches(policy.Match{Port: ports})[0].Values,
+		Service: s.Name, Protocol: u.Protect, Line: u.Pos.Line, Col: u.Pos.Col, Ports: fieldMatches(policy.Match{Port: ports})[0].Values,
 		Start: l.limits(s.Name+":udp-start", []policy.Over{u.Start})[0],
 		Stop:  l.limits(s.Name+":udp-stop", []policy.Over{u.Stop})[0],
 		Each:  l.limits(s.Name+":known", []policy.Over{each})[0],
 	})
 	add := func(name string, verdict ir.Verdict, rule ir.Rule) {
 		rule.Name, rule.Kind, rule.Verdict, rule.Line, rule.Col = s.Name+":"+name, ir.RuleKindService, verdict, s.Pos.Line, s.Pos.Col
+		rule.Flood = number
 		rule.Observe = u.Observe && verdict == ir.Drop
 		l.match(&rule, policy.Match{Port: ports, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
-	add("known", ir.Pass, ir.Rule{Known: number})
-	add("calm", ir.Pass, ir.Rule{Calm: number})
+	add("known", ir.Pass, ir.Rule{Asks: ir.AsksKnown})
+	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
+	if u.Protect != packet.Generic {
+		add("proved", ir.Pass, ir.Rule{Asks: ir.AsksProved})
+	}
 	over := l.limits(s.Name+":limit", u.Limits)
 	if u.Total != nil {
 		total := l.limits(s.Name+":total", []policy.Over{*u.Total})
-		add("total", ir.Drop, ir.Rule{Spent: number, Over: total})
+		add("total", ir.Drop, ir.Rule{Asks: ir.AsksSpent, Over: total})
 		over = append(over, total...)
+	}
+	if u.Protect != packet.Generic {
+		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}
 	if over != nil {
 		add("limit", ir.Drop, ir.Rule{Over: over})

@@ -39,7 +39,8 @@ type floodwallCondition struct {
 	Slot    uint32
 	Proved  uint32
 	Sources uint32
-	Flood   uint32
+	Asks    uint16
+	Flood   uint16
 	Until   uint32
 	Source  [4]struct {
 		_      structs.HostLayout
@@ -61,7 +62,7 @@ type floodwallFlood struct {
 	Start    uint32
 	Stop     uint32
 	Each     uint32
-	Reserved uint32
+	Protocol uint32
 }
 
 type floodwallGuard struct {
@@ -189,11 +190,13 @@ const (
 	floodwallVarNotesReplies     = "notes_replies"
 	floodwallVarNumLeads         = "num_leads"
 	floodwallVarObservedChecks   = "observed_checks"
+	floodwallVarPortFloods       = "port_floods"
 	floodwallVarProtectHost      = "protect_host"
 	floodwallVarProtectListener  = "protect_listener"
 	floodwallVarProtectRouter    = "protect_router"
 	floodwallVarProtects         = "protects"
 	floodwallVarQuestionKey      = "question_key"
+	floodwallVarReadsDatagrams   = "reads_datagrams"
 	floodwallVarReadsKernel      = "reads_kernel"
 	floodwallVarReadsMss         = "reads_mss"
 	floodwallVarReplyFilter      = "reply_filter"
@@ -359,11 +362,13 @@ type floodwallVariableSpecs struct {
 	NotesReplies    *ebpf.VariableSpec `ebpf:"notes_replies"`
 	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
+	PortFloods      *ebpf.VariableSpec `ebpf:"port_floods"`
 	ProtectHost     *ebpf.VariableSpec `ebpf:"protect_host"`
 	ProtectListener *ebpf.VariableSpec `ebpf:"protect_listener"`
 	ProtectRouter   *ebpf.VariableSpec `ebpf:"protect_router"`
 	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	ReadsDatagrams  *ebpf.VariableSpec `ebpf:"reads_datagrams"`
 	ReadsKernel     *ebpf.VariableSpec `ebpf:"reads_kernel"`
 	ReadsMss        *ebpf.VariableSpec `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
@@ -537,11 +542,13 @@ type floodwallVariables struct {
 	NotesReplies    *ebpf.Variable `ebpf:"notes_replies"`
 	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
+	PortFloods      *ebpf.Variable `ebpf:"port_floods"`
 	ProtectHost     *ebpf.Variable `ebpf:"protect_host"`
 	ProtectListener *ebpf.Variable `ebpf:"protect_listener"`
 	ProtectRouter   *ebpf.Variable `ebpf:"protect_router"`
 	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	ReadsDatagrams  *ebpf.Variable `ebpf:"reads_datagrams"`
 	ReadsKernel     *ebpf.Variable `ebpf:"reads_kernel"`
 	ReadsMss        *ebpf.Variable `ebpf:"reads_mss"`
 	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`

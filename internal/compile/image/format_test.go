@@ -17,7 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
-	ReplyFlows, ReplyFilter, Services,
+	ReplyFlows, ReplyFilter, Services, FloodStates,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -93,6 +93,7 @@ evictions 1 bc719d4e
 offences 1 0e56ae1c
 samples 1 0e56ae1c
 samplers 1 887429e0
+.data.floods 1 a2e28f2c
 .data.replied 2 aa185620
 .data.replies 2 4629dfaf
 .data.services 1 7171248a

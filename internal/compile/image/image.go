@@ -70,6 +70,7 @@ const (
 	ReplyFilter = ".data.replies"  // struct reply_filter: keys, and the filters in front of ReplyFlows
 	Services    = ".data.services" // ports of services, a bit each
 	ClientPorts = ".data.clients"  // ports of UDP whose clients are noted, a bit each
+	PortFloods  = ".data.ports"    // of each port of UDP the flood that is told there, by its number and 1
 	FloodStates = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )

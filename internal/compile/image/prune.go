@@ -33,6 +33,11 @@ var optional = map[string]string{
 	"is_spent":        "floods",
 	"known_client":    "floods",
 	"drawn_client":    "floods",
+	"proved_datagram": "reads_datagrams",
+	"read_told_key":   "reads_datagrams",
+	"proved_in_frame": "reads_datagrams",
+	"is_stray":        "reads_datagrams",
+	"note_told":       "reads_datagrams",
 	"guard_leaving":   "guarded",
 
 	"protect":               "protects",

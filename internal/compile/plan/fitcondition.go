@@ -17,7 +17,7 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		return "", ""
 	}
 	switch {
-	case r.OfFlood():
+	case r.Asks != ir.NoFlood:
 		return "udp", "netfilter does not know whom a service has answered"
 	case len(r.Names) > 0:
 		return "dns: name", onlyXDP

@@ -312,7 +312,7 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
-	if r.OfFlood() {
+	if r.Asks != ir.NoFlood {
 		return false, false // the rule of its service, behind it, passes all that it passes
 	}
 	if s == StageFilter && onlyLater(r) && pl.reassembled(here) {

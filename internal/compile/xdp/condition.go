@@ -27,9 +27,6 @@ const (
 
 	conditionObserve = 1
 	conditionReply   = 2
-	conditionKnown   = 4
-	conditionCalm    = 8
-	conditionSpent   = 16
 )
 
 func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
@@ -133,13 +130,9 @@ func (c *conditions) write(to []byte, rule int) {
 	if r.Reply {
 		s.Flags |= conditionReply
 	}
-	switch {
-	case r.Known > 0:
-		s.Flags, s.Flood = s.Flags|conditionKnown, uint32(r.Known-1)
-	case r.Calm > 0:
-		s.Flags, s.Flood = s.Flags|conditionCalm, uint32(r.Calm-1)
-	case r.Spent > 0:
-		s.Flags, s.Flood, s.Layers = s.Flags|conditionSpent, uint32(r.Spent-1), 0
+	s.Asks, s.Flood = uint16(r.Asks), uint16(r.Flood)
+	if r.Asks == ir.AsksSpent {
+		s.Layers = 0 // they are not charged
 	}
 	image.Put(to, s)
 }

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -18,17 +19,23 @@ func floodPart(p *ir.Program) (component, error) {
 	}
 	ports := image.Shape{ValueSize: 8 * image.ClientWords, Entries: 1}
 	shape := image.Shape{ValueSize: uint32(image.FloodSize), Entries: uint32(len(p.Floods))}
+	numbers := image.Shape{ValueSize: 1 << 16, Entries: 1}
+	reads := slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol != packet.Generic })
 	return component{
-		constants: map[string]any{"floods": true},
+		constants: map[string]any{"floods": true, "reads_datagrams": reads},
 		shapes: map[string]image.Shape{
-			image.ClientPorts: ports, image.FloodLimits: shape, image.FloodStates: {ValueSize: image.MaxFloods * image.FloodStateSize, Entries: 1},
+			image.ClientPorts: ports, image.PortFloods: numbers,
+			image.FloodLimits: shape, image.FloodStates: {ValueSize: (image.MaxFloods + 1) * image.FloodStateSize, Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			to := into(memory, image.FloodLimits, shape)
 			for i := range p.Floods {
 				f := &p.Floods[i]
-				image.Put(to[i*image.FloodSize:], image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each)})
+				image.Put(to[i*image.FloodSize:], image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each), Protocol: uint32(f.Protocol)})
 				for _, v := range f.Ports {
+					for port := v.First; port <= v.Last; port++ {
+						into(memory, image.PortFloods, numbers)[port-packet.PortUDP] = byte(i + 1)
+					}
 					setBits(into(memory, image.ClientPorts, ports), ir.Range{First: v.First - packet.PortUDP, Last: v.Last - packet.PortUDP})
 				}
 			}

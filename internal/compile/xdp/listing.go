@@ -45,7 +45,7 @@ var public = []string{
 	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
 	"name_root_sets", "notes_clients", "notes_flows", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
-	"reads_kernel", "reads_mss", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
+	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
 	"verify_cookies", "window_length",
 }
 
@@ -114,6 +114,7 @@ var mapUses = map[string]string{
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
 	image.ClientPorts: "floods: a bit for each port whose clients are noted",
+	image.PortFloods:  "floods: of each port the flood that is told there",
 	image.FloodLimits: "floods: by which limits each is told",
 	image.FloodStates: "floods: until when each goes on, and the limit for all is exceeded",
 

@@ -93,6 +93,8 @@ var stackPolicies = map[string]string{
 services:
   - {name: dns, port: [udp/53, tcp/53], guard: dns}
   - {name: game, port: udp/7000, udp: protect}
+  - {name: tunnel, port: udp/51820, udp: {protect: wireguard}}
+  - {name: http3, port: udp/443, udp: {protect: quic}}
 `,
 	"no rule": "default: drop",
 	"usual": `default: drop
@@ -103,7 +105,7 @@ sets:
 rules:
   - {name: banned, from: $bans, then: drop}
   - {name: rate, port: tcp/53, over: {rate: 100/s, per: from/24}, then: drop}
-services: [{name: ssh, port: tcp/22, from: $office}, {name: game, port: udp/7000, udp: protect}]`,
+services: [{name: ssh, port: tcp/22, from: $office}, {name: game, port: udp/7000, udp: protect}, {name: http3, port: udp/443, udp: {protect: quic}}]`,
 }
 
 // A stackCase is a form of program: the policy, how its services are protected, and how its rules are written.

@@ -26,7 +26,7 @@ const (
 	limitPolicy = "default: drop\nreplies: drop\nchecks: off\n" +
 		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
 	synPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
-	udpPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: game, port: udp/7000, udp: {start: {rate: 10/s, burst: 10}, total: {rate: 10/s, burst: 10}}}]\n"
+	udpPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: game, port: udp/7000, udp: {protect: %s, start: {rate: 10/s, burst: 10}, total: {rate: 10/s, burst: 10}}}]\n"
 	mssPolicy  = "default: drop\nreplies: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
 	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
@@ -75,6 +75,8 @@ var subjects = []subject{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
 	{known, []kind{after("udp/known", rig.XDPPass, 1, player), after("udp/refused", rig.XDPDrop, overLimit, stranger)}},
+	{told(wireguard), wireguard.kinds()},
+	{told(quic), quic.kinds()},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
@@ -147,15 +149,11 @@ func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) err
 	}
 }
 
-// known is the program with a protected UDP service, which knows one client.
+// known is the program of a protected UDP service that has answered a client for so long that it is known.
 func known(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-	return policy(udpPolicy)(ctx, g, func(xdp *ebpf.Program) error {
-		egress, err := rig.EgressProgram(g.at.In.Name)
-		if err != nil {
-			return err
-		}
-		defer egress.Close()
+	return protecting(ctx, g, "generic", use, func(xdp, egress *ebpf.Program) error {
 		for i := range ir.KnownTimes {
+			var err error
 			if i > 0 {
 				err = rig.AgeFlows(xdp, 1)
 			}
@@ -168,6 +166,39 @@ func known(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 			if err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+}
+
+// told is the program of a protected UDP service that has told an identifier.
+func told(d dialect) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		return protecting(ctx, g, d.protect, use, func(xdp, egress *ebpf.Program) error {
+			err := rig.Leave(egress, toPlayer+" "+d.tell)
+			for range overLimit { // the flood begins
+				if err == nil {
+					_, err = rig.Arrive(xdp, stranger+" "+d.begins)
+				}
+			}
+			if err == nil {
+				_, err = rig.Arrive(xdp, player+" "+d.proved)
+			}
+			return err
+		})
+	}
+}
+
+// protecting is the program of a protected UDP service, after some packets.
+func protecting(ctx context.Context, g *guard, protocol string, use func(*ebpf.Program) error, packets func(xdp, egress *ebpf.Program) error) error {
+	return policy(fmt.Sprintf(udpPolicy, protocol))(ctx, g, func(xdp *ebpf.Program) error {
+		egress, err := rig.EgressProgram(g.at.In.Name)
+		if err != nil {
+			return err
+		}
+		defer egress.Close()
+		if err := packets(xdp, egress); err != nil {
+			return err
 		}
 		return use(xdp)
 	})

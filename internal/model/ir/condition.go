@@ -10,7 +10,7 @@ import (
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.OfFlood() || r.Observe || r.Until != 0
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Asks != NoFlood || r.Observe || r.Until != 0
 }
 
 // Decided calls do with each range of ports, as packet.DPort has them, at which a rule decides all that arrives before any asks whether it

@@ -17,17 +17,15 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	for _, m := range r.Payload {
 		words = append(words, "payload"+operator(m.Not)+m.String())
 	}
-	if r.Known > 0 {
-		words = append(words, "known")
-	}
-	if r.Calm > 0 {
-		words = append(words, "calm")
+	word := "over="
+	switch r.Asks {
+	case NoFlood:
+	case AsksSpent:
+		word = r.Asks.String() + "="
+	default:
+		words = append(words, r.Asks.String())
 	}
 	for _, limit := range r.Over {
-		word := "over="
-		if r.Spent > 0 {
-			word = "spent="
-		}
 		words = append(words, word+p.LimitText(limit))
 	}
 	if r.Connections != nil {

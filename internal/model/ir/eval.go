@@ -42,9 +42,10 @@ type World struct {
 	Over    func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded, and charges it if not: see Limiter
 	Observe func(r Reason)                           // is told of checks and rules that only count
 
-	Known func(pkt *packet.Packet) bool            // whether a packet is of a known client: see Flood
-	Calm  func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
-	Spent func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged
+	Known  func(pkt *packet.Packet) bool            // whether a packet is of a known client: see Flood
+	Proved func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier that the service of a flood, by its index, has told its sender
+	Calm   func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
+	Spent  func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged
 
 	// Connections is how many connections a rule with a ConnLimit has let begin that are not over, for the prefixes of a packet, without the
 	// packet's own: the packet that opens one is not of it yet.

@@ -13,13 +13,14 @@ import (
 // KnownTimes-2 whole units to become known. Packets of all others are charged to Start; there is a flood for FloodTime after they have exceeded
 // it, and while they exceed Stop.
 type Flood struct {
-	Service string
-	Line    int     // in the policy file
-	Col     int     // likewise
-	Ports   []Range // of UDP, as values of packet.DPort
-	Start   int     // limits, by their index in Program.Limits
-	Stop    int
-	Each    int // the limit of a source's packets as a known client, of which one in KnownShare is charged; one that exceeds it during a flood is known no more
+	Service  string
+	Protocol packet.Datagrams // of the service
+	Line     int              // in the policy file
+	Col      int              // likewise
+	Ports    []Range          // of UDP, as values of packet.DPort
+	Start    int              // limits, by their index in Program.Limits
+	Stop     int
+	Each     int // the limit of a source's packets as a known client, of which one in KnownShare is charged; one that exceeds it during a flood is known no more
 }
 
 // What makes a client known: bpf/replyflow.h, and bpf/flood.h.
@@ -31,13 +32,45 @@ const (
 	FloodTime  = 10 * time.Second
 )
 
-// OfFlood reports whether r asks about a flood.
-func (r *Rule) OfFlood() bool { return r.Known+r.Calm+r.Spent > 0 }
+// FloodQuestion is what a rule asks about a flood at a UDP service.
+type FloodQuestion uint8
+
+// The questions. bpf/flood.h has the same numbers.
+const (
+	NoFlood    FloodQuestion = iota // the rule asks none
+	AsksKnown                       // whether the packet is of a known client
+	AsksCalm                        // whether there is no flood of packets of others
+	AsksProved                      // whether the packet names an identifier that the service has told its sender
+	AsksSpent                       // whether the one limit in Over would be exceeded: the packet is not charged
+	AsksStray                       // whether the packet has not the form of one with which somebody begins to talk
+)
+
+// String is the word of a listing.
+func (q FloodQuestion) String() string {
+	return [...]string{AsksKnown: "known", AsksCalm: "calm", AsksProved: "proved", AsksSpent: "spent", AsksStray: "stray"}[q]
+}
+
+// asked reports whether the answer to what r asks about a flood is yes.
+func (e *evaluation) asked(r *Rule) bool {
+	switch r.Asks {
+	case AsksKnown:
+		return e.Known != nil && e.Known(e.pkt)
+	case AsksCalm:
+		return e.Calm == nil || e.Calm(r.Flood, e.pkt)
+	case AsksProved:
+		return e.Proved != nil && e.Proved(r.Flood, e.pkt)
+	case AsksSpent:
+		return e.Spent != nil && e.Spent(r.Over[0], e.pkt)
+	case AsksStray:
+		return !e.program.Floods[r.Flood].Protocol.Begins(e.pkt.Payload)
+	}
+	return true
+}
 
 // floodLine says by what floods at a service are told.
 func (p *Program) floodLine(f *Flood) string {
 	return strings.Join([]string{
-		"flood " + f.Service + ":", Match{packet.DPort, f.Ports}.values(),
+		"flood " + f.Service + ":", f.Protocol.String(), Match{packet.DPort, f.Ports}.values(),
 		"start=" + p.LimitText(f.Start), "stop=" + p.LimitText(f.Stop), fmt.Sprintf("known=%s of 1/%d", p.LimitText(f.Each), KnownShare),
 	}, " ")
 }

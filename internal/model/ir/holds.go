@@ -31,16 +31,10 @@ func (e *evaluation) holds(r *Rule) bool {
 	if r.Connections != nil && !e.crowded(r) {
 		return false
 	}
-	if r.Known > 0 && (e.Known == nil || !e.Known(e.pkt)) {
+	if !e.asked(r) {
 		return false
 	}
-	if r.Calm > 0 && e.Calm != nil && !e.Calm(r.Calm-1, e.pkt) {
-		return false
-	}
-	if r.Spent > 0 {
-		return e.Spent != nil && e.Spent(r.Over[0], e.pkt)
-	}
-	return len(r.Over) == 0 || slices.ContainsFunc(r.Over, e.over)
+	return len(r.Over) == 0 || r.Asks == AsksSpent || slices.ContainsFunc(r.Over, e.over)
 }
 
 // crowded reports whether there are as many connections as a rule allows.

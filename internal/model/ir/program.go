@@ -22,7 +22,7 @@ type Program struct {
 	Names  []NameSet // of rules that ask for the name of a DNS query
 	Limits []Limit   // of rules with `over`
 	Guards []Guard
-	Floods []Flood // what rules with Calm and Known ask about
+	Floods []Flood // what rules with Asks ask about
 
 	Protections []Protection
 
@@ -151,10 +151,9 @@ type Rule struct {
 	// Reply, beside a match of StateEstablished and StateRelated, has XDP tell these by what has left, and not by conntrack.
 	Reply bool
 
-	// Known has the rule match packets of known clients of a UDP service only, Calm only while there is no flood of others at the service.
-	// Spent has it ask of the one limit in Over only whether it would be exceeded: the packet is not charged. Each is a number of
-	// Program.Floods from 1 on, or 0.
-	Known, Calm, Spent int
+	// Asks is what the rule asks about a flood, by its index in Program.Floods.
+	Asks  FloodQuestion
+	Flood int
 
 	// Connections, unless it is nil, must be as many as there may be. Such a rule matches packets of StateNew only.
 	Connections *ConnLimit

@@ -29,7 +29,7 @@ func Values(r *ir.Rule, f packet.Field) []ir.Range {
 func Metered(r *ir.Rule) bool { return Limited(r) || r.Observe }
 
 // Limited reports whether a rule matches what exceeds a limit, or does not: a rate, or a number of connections.
-func Limited(r *ir.Rule) bool { return len(r.Over) > 0 || r.Connections != nil || r.OfFlood() }
+func Limited(r *ir.Rule) bool { return len(r.Over) > 0 || r.Connections != nil || r.Asks != ir.NoFlood }
 
 // Impossible reports whether nothing can match a rule, and a field of which it allows no value.
 func Impossible(r ir.Rule) (packet.Field, bool) {

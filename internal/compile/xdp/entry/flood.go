@@ -9,9 +9,40 @@ import (
 
 // Offsets in struct flood_state of bpf/flood.h.
 const (
-	floodUntil = 0
-	floodSpent = 8
+	floodUntil  = 0
+	floodSpent  = 8
+	floodIDMask = 24
 )
+
+// clock keeps the time of noCalm, in nanoseconds: nothing behind that asks how much of the frame remains.
+const clock = remaining
+
+// askFlood decides a packet if the answer to what a rule asks about a flood is yes, and else goes on. later are the rules behind it.
+func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
+	next := s.newLabel()
+	switch r.Asks {
+	case ir.AsksKnown:
+		s.knownClient(r.Flood, decision, next)
+		s.Mark(next)
+	case ir.AsksCalm:
+		s.noCalm(r.Flood)
+		s.portsFor(later)
+	case ir.AsksProved:
+		s.proved(r.Flood, decision, next)
+		s.Mark(next)
+		s.portsFor(later)
+	case ir.AsksSpent:
+		s.spent(r.Flood, decision)
+	}
+}
+
+// portsFor loads the ports unless the next rule asks about a flood, too: it does not test them.
+func (s *section) portsFor(later []rule) {
+	if len(later) > 0 && later[0].flood {
+		return
+	}
+	s.loadPorts()
+}
 
 // knownClient jumps to next unless the packet is of a known client: known_client() of bpf/flood.h. One in ir.KnownShare is drawn for the charge to
 // the client's limit. One that exceeds it is for general(), which finds that the client is known no more.
@@ -39,19 +70,16 @@ func (s *section) noCalm(flood int) {
 	s.Add(
 		asm.LoadMapValue(asm.R1, 0, floodState(flood)+floodUntil).WithReference(image.FloodStates), asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.LoadImm(asm.R2, image.ActiveTime-image.ActiveRenew, asm.DWord), asm.Add.Reg(asm.R2, asm.R3),
-		asm.JLE.Reg(asm.R1, asm.R2, toGeneral),
+		asm.JLE.Reg(asm.R1, asm.R2, toGeneral), asm.Mov.Reg(clock, asm.R3),
 	)
-	s.loadPorts()
 }
 
 // spent decides if the limit for all clients that are not known is exceeded for a time, as is_spent() of bpf/flood.h has noted. Else general()
-// asks. By the coarse clock that time may be a tick longer.
+// asks. By the coarse clock that time may be a tick longer. noCalm has come before.
 func (s *section) spent(flood int, decision uint32) {
-	s.notQuestion(toGeneral)
-	s.coarseTime(toGeneral)
 	s.Add(
 		asm.LoadMapValue(asm.R1, 0, floodState(flood)+floodSpent).WithReference(image.FloodStates), asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
-		asm.JLE.Reg(asm.R1, asm.R3, toGeneral),
+		asm.JLE.Reg(asm.R1, clock, toGeneral),
 	)
 	s.decideAs(decision, notAsked)
 }

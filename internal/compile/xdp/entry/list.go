@@ -133,13 +133,8 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	case r.reply:
 		s.replies(s.Decisions[r.number], moved)
 		s.Mark(moved)
-	case source.Known > 0 && r.flood:
-		s.knownClient(source.Known-1, s.Decisions[r.number], moved)
-		s.Mark(moved)
-	case source.Calm > 0 && r.flood:
-		s.noCalm(source.Calm - 1)
 	case r.flood:
-		s.spent(source.Spent-1, s.Decisions[r.number])
+		s.askFlood(source, later, s.Decisions[r.number])
 	case len(r.over) > 0: // it has been asked whether the packet carries a question
 		s.exceeds(r, asks, moved)
 		s.decideAs(s.Decisions[r.number], notAsked)
@@ -153,7 +148,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	case r.mss != nil:
 		s.Mark(moved)
 	}
-	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.reply && (!r.flood || source.Spent > 0)
+	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.reply && (!r.flood || source.Asks == ir.AsksSpent)
 }
 
 // test jumps to next unless a value is in one of some ranges. It changes r2.

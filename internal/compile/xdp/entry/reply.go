@@ -33,10 +33,8 @@ func (s *section) replied(next string, then func(none string)) {
 		asm.LoadMem(index, base, s.family.l4-4, asm.DWord), asm.Mul.Imm(index, s.replyKind()), // behind the end of this side's address are the ports
 		asm.LoadMem(asm.R1, base, other, size), asm.Add.Reg(index, asm.R1),
 		asm.LoadMem(asm.R1, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(index, asm.R1), asm.RSh.Imm(index, 64-image.ReplyBucketBits),
-		asm.Mov.Reg(asm.R1, index), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, ^7),
-		asm.Add.Reg(keys, asm.R1), asm.LoadMem(asm.R1, keys, image.ReplySecretsSize, asm.DWord),
-		asm.RSh.Reg(asm.R1, index), asm.JSet.Imm(asm.R1, 1, ask),
 	)
+	s.replyBit(index, keys, ask)
 	s.apart = append(s.apart, func() {
 		s.Mark(ask)
 		s.notQuestion(toGeneral)
@@ -58,6 +56,15 @@ func (s *section) replied(next string, then func(none string)) {
 		s.Mark(found)
 		then(none)
 	})
+}
+
+// replyBit jumps to used if the bucket with an index is in use, by the bit of the first filter. keys points to the filters, and is changed, as is r1.
+func (s *section) replyBit(index, keys asm.Register, used string) {
+	s.Add(
+		asm.Mov.Reg(asm.R1, index), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, ^7),
+		asm.Add.Reg(keys, asm.R1), asm.LoadMem(asm.R1, keys, image.ReplySecretsSize, asm.DWord),
+		asm.RSh.Reg(asm.R1, index), asm.JSet.Imm(asm.R1, 1, used),
+	)
 }
 
 // replyKind is enum reply_kind of bpf/replyflow.h.

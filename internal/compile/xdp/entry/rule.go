@@ -56,7 +56,7 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	switch {
 	case source.Reply && onlyFields(source) && len(source.Over) == 0 && s.proto.ports != nil:
 		r.reply = true
-	case source.OfFlood() && onlyFields(source) && s.proto.number == packet.ProtoUDP:
+	case source.Asks != ir.NoFlood && source.Asks != ir.AsksStray && onlyFields(source) && s.proto.number == packet.ProtoUDP:
 		r.flood, r.over = true, nil
 	case source.Conditional() && !justLimited(source):
 		r.over = nil
@@ -83,7 +83,7 @@ func onlyFields(r *ir.Rule) bool {
 
 // justLimited reports whether a rule tests nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
-	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && !r.OfFlood() && !r.Observe && r.Until == 0
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && r.Asks == ir.NoFlood && !r.Observe && r.Until == 0
 }
 
 // field adds the rest of a test of a field. It reports false if no packet of the section has such a value.

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Datagrams of protocols whose ends choose identifiers (internal/model/packet/datagram.go). A datagram that has an identifier
+ * which a service has chosen is of somebody whom the service has told it: his address is not forged, and a flood of forged
+ * packets does not have it. What leaves tells the identifiers. They are noted in the table of conversations (replyflow.h), each like a
+ * conversation of UDP: for a short time, and for longer once a datagram has come with it.
+ */
+#pragma once
+
+#include "flood.h"
+#include "limit.h"
+#include "packet.h"
+#include "replyflow.h"
+#include "replyleaving.h"
+
+/* Whether the policy protects a service of such a protocol. Constant. */
+const volatile bool reads_datagrams;
+
+enum datagrams {
+	DATAGRAMS_GENERIC,
+	DATAGRAMS_WIREGUARD,
+	DATAGRAMS_QUIC,
+};
+
+enum {
+	LEAST_WIREGUARD = 32, /* bytes, as below */
+	LEAST_QUIC = 21,
+	LEAST_ID = 4,
+	MOST_ID = 20,
+	WIREGUARD_INITIATION = 1 << 24, /* a byte, and three of 0 */
+	WIREGUARD_RESPONSE = 2 << 24,
+	WIREGUARD_COOKIE = 3 << 24,
+	WIREGUARD_DATA = 4 << 24,
+	INITIATION_LENGTH = 148,
+	RESPONSE_LENGTH = 92,
+	COOKIE_LENGTH = 64,
+	MAC1_AT = 116,
+	QUIC_V1 = 1,
+	QUIC_V2 = 0x6b3343cf,
+	INITIAL_LENGTH = 1200,
+	ID_FACTOR1 = 0x1e3779b1,
+	ID_FACTOR2 = 0x45d9f3b5,
+	PROOF_DRAWN = 1 << 9, /* in a flood's number: the packet has been drawn for the limit of its identifier */
+	DRAWN_ID = 8,         /* the least length of an identifier that a client draws for the other side */
+};
+
+/* The flood of each UDP port, by its number and 1; 0: none. */
+__u8 port_floods[1 << 16] SEC(".data.ports");
+
+/* The UDP header, and the first bytes behind it. */
+struct datagram {
+	__be16 sport;
+	__be16 dport;
+	__be16 length;
+	__be16 check;
+	union {
+		__be32 kind; /* of WireGuard */
+		struct {
+			__u8 first; /* of QUIC */
+			__u8 version[4];
+			__u8 id_length; /* the receiver's, in a long header */
+		};
+		__u8 start[12];
+	};
+};
+
+/* An identifier of up to MOST_ID bytes, with zeros behind it. It has room for all that the verifier takes for possible. */
+struct datagram_id {
+	__u64 word[4];
+};
+
+/* The place of an identifier behind the UDP header. */
+struct id_place {
+	__u32 at; /* 0: there is none */
+	__u32 size;
+};
+
+static __always_inline __u32 quic_version(const struct datagram *d)
+{
+	return (__u32)d->version[0] << 24 | d->version[1] << 16 | d->version[2] << 8 | d->version[3];
+}
+
+/* Datagrams.Named() of datagram.go. length is that of the payload, id_length that of the service's identifiers. */
+static __always_inline struct id_place named_id(const struct datagram *d, __u32 protocol, __u32 length, __u32 id_length)
+{
+	struct id_place none = {}, place = { 4, 4 };
+
+	if (protocol == DATAGRAMS_WIREGUARD) {
+		if (length < LEAST_WIREGUARD)
+			return none;
+		if (d->kind == bpf_htonl(WIREGUARD_DATA) ||
+		    (d->kind == bpf_htonl(WIREGUARD_COOKIE) && length == COOKIE_LENGTH))
+			return place;
+		place.at = 8;
+		return d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH ? place : none;
+	}
+	place.at = d->first & 0x80 ? 6 : 1;
+	place.size = id_length;
+	if (length < LEAST_QUIC || length < place.at + id_length || (d->first & 0x80 && d->id_length != id_length))
+		return none;
+	return place;
+}
+
+/*
+ * The key of an identifier. Which service has told it makes no difference. The generated entry computes the same
+ * (internal/compile/xdp/entry/datagram.go). The factors are odd: any such will do.
+ */
+static __always_inline void told_key(struct reply_key *t, const struct datagram_id *id)
+{
+	t->pair = t->other = id->word[0] + id->word[1] * ID_FACTOR1 + id->word[2] * ID_FACTOR2;
+	t->own = t->ports = 0;
+	t->kind = REPLY_TOLD;
+}
+
+/* The size of an identifier at a place, with bounds that the verifier knows; 0: there is none that counts. */
+static __always_inline __u32 id_size(struct id_place place)
+{
+	__u32 size = opaque(place.size) & 31;
+
+	return !place.at || place.size > MOST_ID || size < LEAST_ID ? 0 : size;
+}
+
+/*
+ * Whether somebody who sends with an identifier may go on to do so: flood.h has the limit, which each identifier has like the
+ * address of a known client. One that exceeds it is forgotten.
+ */
+static __always_inline bool stays_told(struct reply_key *t, __u32 number, __u32 length, __u32 drawn)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	struct charged charged = { .src = { .hi = t->pair } };
+
+	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) ||
+	    !charge_limit(&charged, f->each, TRAIT_IPV6 | TRAIT_KEEP | length << LENGTH_SHIFT))
+		return true;
+	forget_client(t->pair, reply_ends(t), reply_index(t));
+	return false;
+}
+
+/*
+ * Reads the key of the identifier that a datagram has for its receiver. It has so many bytes behind the UDP header, which begins at
+ * l4, and is for the service of a flood with a number. A global function, so that what it reads is not on the stack of others.
+ */
+__noinline __u32 read_told_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number, struct reply_key *t)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	struct datagram_id id = {};
+	struct id_place place;
+	struct datagram d;
+	__u32 size;
+
+	if (!t || !f || bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d)))
+		return 0;
+	place = named_id(&d, f->protocol, length, read_once(&flood_state(number)->id_length));
+	size = id_size(place);
+	if (!size || bpf_xdp_load_bytes(ctx, l4 + sizeof(struct udphdr) + place.at, &id, size))
+		return 0;
+	told_key(t, &id);
+	return 1;
+}
+
+/*
+ * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has an identifier that the service of a flood has
+ * told. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or PROOF_DRAWN. A global function.
+ */
+__noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
+{
+	__u32 look = number & REPLY_LOOK, drawn = number & PROOF_DRAWN;
+	struct reply_key t;
+
+	number &= MAX_FLOODS;
+	return read_told_key(ctx, l4, length, number, &t) && is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) &&
+	       (look || stays_told(&t, number, length, drawn));
+}
+
+/* How many bytes of a UDP packet follow its header. */
+static __always_inline __u32 datagram_length(struct packet *p)
+{
+	return p->end > p->payload ? p->end - p->payload : 0;
+}
+
+static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	return p->payload &&
+	       proved_datagram(ctx, p->l4, datagram_length(p), number | (traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK));
+}
+
+static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagram *d, __u32 payload, __u32 length)
+{
+	__u32 version = quic_version(d), theirs = d->id_length, kind = d->first >> 4 & 3;
+	__u8 own;
+
+	if (length < LEAST_QUIC || !(d->first & 0x40))
+		return false;
+	if (!(d->first & 0x80))
+		return true;
+	if ((version != QUIC_V1 && version != QUIC_V2) || theirs < DRAWN_ID || theirs > MOST_ID ||
+	    length < theirs + 7 || bpf_xdp_load_bytes(ctx, payload + 6 + theirs, &own, 1) || own > MOST_ID)
+		return false;
+	kind -= version == QUIC_V2;
+	return kind == 1 || (kind == 0 && length >= INITIAL_LENGTH);
+}
+
+/* Whether a packet has not the form of one with which somebody begins to talk: Datagrams.Begins() of datagram.go. A global function. */
+__noinline __u32 is_stray(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	struct datagram d;
+	__u64 mac1[2];
+	__u32 length;
+
+	if (!p || !f || !p->payload || bpf_xdp_load_bytes(ctx, p->l4, &d, sizeof(d)))
+		return 1;
+	length = datagram_length(p);
+	if (f->protocol == DATAGRAMS_QUIC)
+		return !quic_begins(ctx, &d, p->payload, length);
+	if (d.kind != bpf_htonl(WIREGUARD_INITIATION) || length != INITIATION_LENGTH ||
+	    bpf_xdp_load_bytes(ctx, p->payload + MAC1_AT, mac1, sizeof(mac1)))
+		return 1;
+	return !(mac1[0] | mac1[1]);
+}
+
+/*
+ * The place of the identifier that a datagram which leaves tells: Datagrams.Chosen() of datagram.go. payload is where it
+ * begins, and length how many bytes it has.
+ */
+static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const struct datagram *d, __u32 protocol,
+						 __u32 payload, __u32 length)
+{
+	struct id_place none = {}, place = { 4, 4 };
+	__u32 theirs = d->id_length;
+	__u8 own;
+
+	if (protocol == DATAGRAMS_WIREGUARD) {
+		if ((d->kind == bpf_htonl(WIREGUARD_INITIATION) && length == INITIATION_LENGTH) ||
+		    (d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH))
+			return place;
+		return none;
+	}
+	if (length < LEAST_QUIC || !(d->first & 0x80) || !quic_version(d) || theirs > MOST_ID ||
+	    bpf_skb_load_bytes(skb, payload + 6 + theirs, &own, 1))
+		return none;
+	place.at = 7 + theirs;
+	place.size = own;
+	return length < place.at + own ? none : place;
+}
+
+/* The bits of a word that bytes of an identifier have, of which so many are in this word and those behind it. */
+static __always_inline __u64 id_mask(int size)
+{
+	return size >= 8 ? ~0ULL : size <= 0 ? 0 : (1ULL << 8 * size) - 1;
+}
+
+/* Notes how long the identifiers of a service are. A global function. */
+__noinline __u32 note_size(__u32 number, __u32 size)
+{
+	struct flood_state *s = flood_state(number);
+
+	s->id_length = size;
+	for (int i = 0; i < 3; i++)
+		s->id_mask[i] = id_mask((int)size - 8 * i);
+	return 0;
+}
+
+/* Notes the identifier that a datagram tells which leaves from a protected service. A global function. */
+__noinline __u32 note_told(struct __sk_buff *skb, __u32 l4)
+{
+	struct leaving l = { .client = 1 };
+	struct datagram_id id = {};
+	__u32 number, size, length;
+	struct id_place place;
+	struct datagram d;
+	struct flood *f;
+
+	if (bpf_skb_load_bytes(skb, l4, &d, sizeof(d)))
+		return 0;
+	number = port_floods[opaque(bpf_ntohs(d.sport)) & 0xffff] - 1; /* see own_port() */
+	f = bpf_map_lookup_elem(&flood_limits, &number);
+	length = bpf_ntohs(d.length) - sizeof(struct udphdr);
+	if (!f || !f->protocol || length > 0xffff)
+		return 0;
+	l4 += sizeof(struct udphdr);
+	place = chosen_id(skb, &d, f->protocol, l4, length);
+	size = id_size(place);
+	if (!size || bpf_skb_load_bytes(skb, l4 + place.at, &id, size))
+		return 0;
+	if (f->protocol == DATAGRAMS_QUIC && read_once(&flood_state(number)->id_length) != size)
+		note_size(number, size);
+	told_key(&l.key, &id);
+	if (!reply_is_noted(&l))
+		expect_reply(l.key.pair, reply_ends(&l.key), reply_index(&l.key), 0, l.client);
+	return 0;
+}

@@ -1,0 +1,315 @@
+package xdp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// arrived and left are frames with a payload, from a client of the service and to it.
+func arrived(t testing.TB, client string, payload []byte) []byte {
+	t.Helper()
+	return subject.FramesOf(t, fmt.Sprintf("%s payload=0x%x", client, payload))[0].Frame
+}
+
+func left(t testing.TB, client string, payload []byte) []byte {
+	t.Helper()
+	return arrived(t, back(client), payload)
+}
+
+// wireguard is a message of a kind, with indices where it has any.
+func wireguard(kind byte, sender, receiver uint32) []byte {
+	b := make([]byte, map[byte]int{1: 148, 2: 92, 3: 64, 4: 32}[kind])
+	b[0] = kind
+	switch kind {
+	case 1:
+		binary.LittleEndian.PutUint32(b[4:], sender)
+		b[116] = 1
+	case 2:
+		binary.LittleEndian.PutUint32(b[4:], sender)
+		binary.LittleEndian.PutUint32(b[8:], receiver)
+	default:
+		binary.LittleEndian.PutUint32(b[4:], receiver)
+	}
+	return b
+}
+
+// quicLong is a packet with a long header of version 1, of so many bytes; kind is that of the header.
+func quicLong(kind byte, to, from []byte, size int) []byte {
+	b := append([]byte{0xc0 | kind<<4, 0, 0, 0, 1, byte(len(to))}, to...)
+	b = append(append(b, byte(len(from))), from...)
+	return append(b, make([]byte, max(0, size-len(b)))...)
+}
+
+func quicShort(to []byte) []byte { return append(append([]byte{0x40}, to...), make([]byte, 24)...) }
+
+// TestToldIdentifiers has services tell clients identifiers, and then a flood. Who has one passes from any address, for as long as it is remembered, and
+// others do not.
+func TestToldIdentifiers(t *testing.T) {
+	const a, b, six = "udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000", "udp [2001:db8::7]:4000 > [2001:db8::1]:7000"
+	id, other := []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{1, 2, 3, 4, 5, 6, 7, 9}
+	long := bytes.Repeat([]byte{7}, 20)
+	for _, c := range []struct {
+		name, protocol string
+		told           []byte // what the service sends to a, if anything
+		units          uint64 // of time that pass
+		from           string
+		with           []byte
+		want           string
+	}{
+		{"data", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1234), "proved"},
+		{"data of one who roams", "wireguard", wireguard(2, 0x1234, 1), 0, b, wireguard(4, 0, 0x1234), "proved"},
+		{"data over IPv6", "wireguard", wireguard(2, 0x1234, 1), 0, six, wireguard(4, 0, 0x1234), "proved"},
+		{"a response to what the host began", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(2, 9, 0x1234), "proved"},
+		{"a cookie for it", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(3, 0, 0x1234), "proved"},
+		{"data with another index", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1235), "stray"},
+		{"data with the client's index", "wireguard", wireguard(2, 0x1234, 0x77), 0, a, wireguard(4, 0, 0x77), "stray"},
+		{"data that is too short", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1234)[:31], "stray"},
+		{"reserved bits", "wireguard", wireguard(2, 0x1234, 1), 0, a, append([]byte{4, 0, 1, 0, 0x34, 0x12, 0, 0}, make([]byte, 24)...), "stray"},
+		{"data, within 30 s", "wireguard", wireguard(2, 0x1234, 1), 6, a, wireguard(4, 0, 0x1234), "proved"},
+		{"data, after 35 s", "wireguard", wireguard(2, 0x1234, 1), 9, a, wireguard(4, 0, 0x1234), "stray"},
+		{"what is no response tells nothing", "wireguard", wireguard(2, 0x1234, 1)[:91], 0, a, wireguard(4, 0, 0x1234), "stray"},
+		{"data tell nothing", "wireguard", wireguard(4, 0, 0x1234), 0, a, wireguard(4, 0, 0x1234), "stray"},
+		{"an initiation", "wireguard", nil, 0, a, wireguard(1, 1, 0), ""},
+		{"an initiation without a code", "wireguard", nil, 0, a, append(wireguard(1, 1, 0)[:116], make([]byte, 32)...), "stray"},
+		{"a response unasked", "wireguard", nil, 0, a, wireguard(2, 1, 1), "stray"},
+		{"a game", "wireguard", nil, 0, a, []byte("hello"), "stray"},
+
+		{"a short packet", "quic", quicLong(0, other, id, 1200), 0, a, quicShort(id), "proved"},
+		{"a short packet from another address", "quic", quicLong(0, other, id, 1200), 0, b, quicShort(id), "proved"},
+		{"a handshake", "quic", quicLong(2, other, id, 300), 0, a, quicLong(2, id, other, 60), "proved"},
+		{"a second Initial", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(0, id, other, 100), "proved"},
+		{"an Initial after a Retry", "quic", quicLong(3, other, id, 100), 0, a, quicLong(0, id, other, 1200), "proved"},
+		{"20 bytes", "quic", quicLong(0, other, long, 1200), 0, a, quicShort(long), "proved"},
+		{"4 bytes", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort(id[:4]), "proved"},
+		{"4 bytes of others", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort([]byte{1, 2, 3, 5}), ""},
+		{"3 bytes", "quic", quicLong(0, other, id[:3], 1200), 0, a, quicLong(2, id[:3], other, 60), "stray"},
+		{"another identifier", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(2, other, id, 60), "stray"},
+		{"the client's own", "quic", quicLong(0, other, id, 1200), 0, a, quicShort(other), ""},
+		{"negotiation of versions tells nothing", "quic", append([]byte{0xc0, 0, 0, 0, 0, 4, 9, 9, 9, 9, 8}, append(id, 0, 0, 0, 1, 0, 0)...), 0, a, quicLong(2, id, other, 60), "stray"},
+		{"a short packet, after 35 s", "quic", quicLong(0, other, id, 1200), 9, a, quicLong(2, id, other, 60), "stray"},
+		{"an Initial", "quic", nil, 0, a, quicLong(0, id, other, 1200), ""},
+		{"an Initial of version 2", "quic", nil, 0, a, append([]byte{0xd0, 0x6b, 0x33, 0x43, 0xcf}, quicLong(0, id, other, 1200)[5:]...), ""},
+		{"an Initial that is too short", "quic", nil, 0, a, quicLong(0, id, other, 1199), "stray"},
+		{"an Initial with 7 bytes", "quic", nil, 0, a, quicLong(0, id[:7], other, 1200), "stray"},
+		{"an Initial of another version", "quic", nil, 0, a, append([]byte{0xc0, 0, 0, 0, 3}, quicLong(0, id, other, 1200)[5:]...), "stray"},
+		{"an Initial without the fixed bit", "quic", nil, 0, a, append([]byte{0x80}, quicLong(0, id, other, 1200)[1:]...), "stray"},
+		{"early data", "quic", nil, 0, a, quicLong(1, id, other, 100), ""},
+		{"a handshake of nobody", "quic", nil, 0, a, quicLong(2, id, other, 1200), "stray"},
+		{"a Retry", "quic", nil, 0, a, quicLong(3, id, other, 1200), "stray"},
+	} {
+		t.Run(c.protocol+"/"+c.name, func(t *testing.T) {
+			f := loadFlooded(t, "{protect: "+c.protocol+", total: off}")
+			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+			if c.told != nil {
+				f.leave(t, left(t, a, c.told))
+			}
+			f.age(t, c.units)
+			want := "game"
+			if c.want != "" {
+				want += ":" + c.want
+			}
+			for i := range 3 { // what comes first may change what is known
+				if got := f.reason(t, arrived(t, c.from, c.with)); got != want {
+					t.Errorf("packet %d is counted at %s, want %s", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestToldLasts has an identifier that is used remembered for as long as it is, and for three minutes after.
+func TestToldLasts(t *testing.T) {
+	f := loadFlooded(t, "{protect: wireguard, total: off}")
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.leave(t, left(t, client, wireguard(2, 7, 1)))
+	data := arrived(t, client, wireguard(4, 0, 7))
+	for i := range 20 {
+		if got := f.reason(t, data); got != "game:proved" {
+			t.Fatalf("packet %d is counted at %s", i, got)
+		}
+		f.age(t, 40)
+	}
+	f.reason(t, data)
+	f.age(t, 45)
+	if got := f.reason(t, data); got != "game:stray" {
+		t.Errorf("after three minutes a packet is counted at %s", got)
+	}
+}
+
+// TestToldTooMuch has many senders use one identifier, as an attacker may do who has got one. It is forgotten, and another stays.
+func TestToldTooMuch(t *testing.T) {
+	f := loadFlooded(t, "{protect: wireguard, known: {rate: 160/s, burst: 160}, total: off}")
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.leave(t, left(t, client, wireguard(2, 7, 1)))
+	f.leave(t, left(t, client, wireguard(2, 8, 1)))
+	before := f.counts(t)
+	for i := range 10_000 {
+		f.arrive(t, arrived(t, fmt.Sprintf("udp 10.%d.%d.1:5000 > 192.0.2.1:7000", i/250, i%250), wireguard(4, 0, 7)))
+	}
+	for i, n := range f.counts(t) {
+		if n -= before[i]; f.program.Rules[i].Name == "game:proved" && (n < 100 || n > 3000) {
+			t.Errorf("%d of 10,000 packets with one identifier pass", n)
+		}
+	}
+	if got := f.reason(t, arrived(t, client, wireguard(4, 0, 8))); got != "game:proved" {
+		t.Errorf("a packet with another identifier is counted at %s", got)
+	}
+}
+
+// TestDatagramsRandom has random datagrams leave a service and arrive there, of forms that are right, nearly right and wrong. The program, by its entry and
+// without, decides as ir.Eval does with the identifiers that packet.Datagrams reads.
+func TestDatagramsRandom(t *testing.T) {
+	r := testutil.Random(t)
+	for _, protocol := range []packet.Datagrams{packet.WireGuard, packet.QUIC} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			f := loadFlooded(t, "{protect: "+protocol.String()+", known: 10000000/s, limit: {rate: 1/day, per: from/8/8, burst: 1}, total: off}")
+			begin := map[packet.Datagrams][]byte{packet.WireGuard: wireguard(1, 1, 0), packet.QUIC: quicLong(0, make([]byte, 8), nil, 1200)}[protocol]
+			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+			for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} { // all that may pass without proof
+				f.arrive(t, arrived(t, "udp "+from+":7000", begin))
+			}
+			reasons := map[string]int{}
+			for range testutil.Scaled(20, 10_000) {
+				f.forget(t)
+				f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+				f.tell(t, r, protocol, 1000, reasons)
+			}
+			for _, name := range []string{"game:proved", "game:stray", "game:limit"} {
+				if reasons[name] < 500 {
+					t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
+				}
+			}
+			t.Logf("%v", reasons)
+		})
+	}
+}
+
+// tell has so many random datagrams arrive, after some that left.
+func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, packets int, reasons map[string]int) {
+	t.Helper()
+	told, length, began := map[[packet.MostID]byte]bool{}, 0, image.Monotonic()/replyUnit
+	var ids [][]byte
+	client := func() string {
+		if r.IntN(4) == 0 {
+			return fmt.Sprintf("udp [2001:db8:%x::1]:4000 > [2001:db8::1]:7000", r.IntN(99))
+		}
+		return fmt.Sprintf("udp 198.51.%d.%d:4000 > 192.0.2.1:7000", r.IntN(99), r.IntN(99))
+	}
+	for range 10 {
+		payload := randomDatagram(r, protocol, nil)
+		f.leave(t, left(t, client(), payload))
+		if id, ok := protocol.Chosen(payload); ok {
+			told[padded(id)], length = true, len(id)
+			ids = append(ids, id)
+		}
+	}
+	for range packets {
+		who := client()
+		if r.IntN(20) == 0 {
+			who += " vlan=5"
+		}
+		frame := arrived(t, who, randomDatagram(r, protocol, ids))
+		if r.IntN(20) == 0 {
+			frame = frame[:14+r.IntN(len(frame)-13)]
+		}
+		pkt := packet.Decode(frame)
+		verdict, reason := f.program.Eval(&pkt, ir.World{
+			Calm: func(int, *packet.Packet) bool { return false },
+			Over: func(int, *packet.Packet) bool { return true },
+			Proved: func(_ int, pkt *packet.Packet) bool {
+				id, ok := protocol.Named(pkt.Payload, length)
+				return ok && told[padded(id)]
+			},
+		})
+		want := f.program.ReasonName(reason)
+		if !strings.HasPrefix(want, "game") { // it fails a check, or is no datagram
+			want = "default"
+		}
+		passes, got := false, want
+		if r.IntN(2) == 0 {
+			passes = f.arrive(t, frame)
+		} else {
+			a, err := f.AskAt(datapath.Question{Frame: frame, Charge: r.IntN(2) == 0})
+			if err != nil {
+				t.Fatal(err)
+			}
+			passes, got = ir.Verdict(a.Verdict) == ir.Pass, "default"
+			if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(f.program.Rules) {
+				got = f.program.Rules[at].Name
+			}
+		}
+		if image.Monotonic()/replyUnit > began+6 {
+			return // what was told may be forgotten
+		}
+		if reasons[want]++; got != want || passes != (verdict == ir.Pass) {
+			t.Fatalf("%x, told %x, %d bytes: it passes is %t, at %s; ir.Eval says %s", frame, ids, length, passes, got, want)
+		}
+	}
+}
+
+// padded is an identifier with zeros behind it: one of another length that differs in nothing else counts as the same.
+func padded(id []byte) (b [packet.MostID]byte) {
+	copy(b[:], id)
+	return b
+}
+
+// randomDatagram is a message of any kind with any identifiers, most often one of those that are given, and now and then cut off or with a byte changed.
+func randomDatagram(r *rand.Rand, protocol packet.Datagrams, ids [][]byte) (b []byte) {
+	id := func(size int) []byte {
+		if len(ids) > 0 && r.IntN(2) == 0 {
+			return ids[r.IntN(len(ids))]
+		}
+		b := make([]byte, size)
+		for i := range b {
+			b[i] = byte(r.IntN(3))
+		}
+		return b
+	}
+	if protocol == packet.WireGuard {
+		kind := byte(1 + r.IntN(4))
+		b = wireguard(kind, 0, 0)
+		at := 4
+		if kind == 2 && len(ids) > 0 {
+			at = 8
+		}
+		copy(b[at:], id(4))
+		if kind == 4 {
+			b = append(b, make([]byte, 16*r.IntN(3))...)
+		}
+	} else {
+		size := []int{0, 3, 4, 8, 8, 8, 12, 20, 21}[r.IntN(9)]
+		own := []int{0, 5, 8, 20, 21}[r.IntN(5)]
+		if len(ids) == 0 {
+			size, own = own, size
+		}
+		length := []int{20, 60, 200, 1199, 1200, 1300}[r.IntN(6)]
+		b = quicLong(byte(r.IntN(4)), id(size), id(own), length)
+		switch r.IntN(8) {
+		case 0, 1:
+			b = quicShort(id(size))
+		case 2:
+			binary.BigEndian.PutUint32(b[1:], []uint32{0, 2, 0x6b3343cf}[r.IntN(3)])
+		}
+	}
+	if r.IntN(8) == 0 {
+		b[r.IntN(min(len(b), 30))] ^= 1 << r.IntN(8)
+	}
+	if r.IntN(8) == 0 {
+		b = b[:1+r.IntN(len(b))]
+	}
+	return b
+}

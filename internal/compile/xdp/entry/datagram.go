@@ -1,0 +1,86 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// Numbers of bpf/datagram.h.
+const (
+	idFactor1   = 0x1e3779b1 // ID_FACTOR1
+	idFactor2   = 0x45d9f3b5 // ID_FACTOR2
+	proofDrawn  = 1 << 9     // PROOF_DRAWN
+	quicLong    = 0x80
+	udpHeader   = 8
+	wireguardID = 4 // where data have the index
+)
+
+// proved jumps to next unless the packet has an identifier that the service has told its sender: proved_datagram() of bpf/datagram.h. Data are looked up
+// here, as a flood of them is to cost little: one bit tells most that have none. Other kinds are for that function. noCalm has come before.
+func (s *section) proved(flood int, decision uint32, next string) {
+	const id, keys, end = asm.R4, asm.R5, asm.R1
+	function, ask, passes := s.newLabel(), s.newLabel(), s.newLabel()
+	payload := s.family.l4 + udpHeader
+	protocol := s.Program.Floods[flood].Protocol
+	s.loadLength(asm.R1, s.family)
+	s.Add(
+		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(protocol.Least()), next),
+		asm.LoadMem(end, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
+		asm.JGT.Reg(asm.R2, end, next),
+	)
+	if protocol == packet.WireGuard {
+		s.Add(
+			asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardData, function),
+			asm.LoadMem(id, base, payload+wireguardID, asm.Word),
+		)
+	} else {
+		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, function))
+		s.shortID(flood, id, payload+1)
+	}
+	s.Add(
+		asm.LoadMapValue(keys, 0, 0).WithReference(image.ReplyFilter),
+		asm.LoadMem(asm.R3, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(asm.R3, id), asm.RSh.Imm(asm.R3, 64-image.ReplyBucketBits),
+	)
+	s.replyBit(asm.R3, keys, ask)
+	s.apart = append(s.apart, func() {
+		s.Mark(ask)
+		s.Add(
+			asm.Mov.Reg(asm.R1, id), asm.LoadImm(asm.R2, image.ReplyTold<<32, asm.DWord), asm.Mov.Reg(asm.R4, asm.R3), asm.Mov.Imm(asm.R3, 0),
+			asm.Call.Label(image.IsReply), asm.JEq.Imm(asm.R0, 0, next),
+			asm.FnGetPrandomU32.Call(), asm.And.Imm(asm.R0, ir.KnownShare-1), asm.JNE.Imm(asm.R0, 0, passes),
+		)
+		s.askProved(flood | proofDrawn)
+		s.Add(asm.JNE.Imm(asm.R0, 0, passes), asm.Ja.Label(next))
+		s.Mark(function)
+		s.askProved(flood)
+		s.Add(asm.JEq.Imm(asm.R0, 0, next))
+		s.Mark(passes)
+		s.decideAs(decision, notAsked)
+	})
+}
+
+// wireguardData is the first word of data, as a little-endian machine loads it.
+const wireguardData = 4
+
+// askProved calls proved_in_frame() of bpf/segment.h.
+func (s *section) askProved(number int) {
+	s.Add(
+		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(number)),
+		asm.Call.Label(image.ProvedInFrame),
+	)
+}
+
+// shortID loads the key of the connection ID at a place, told_key() of bpf/datagram.h, as long as the service has told that it is.
+func (s *section) shortID(flood int, id asm.Register, at int16) {
+	s.Add(
+		asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDMask).WithReference(image.FloodStates),
+		asm.LoadMem(id, base, at, asm.DWord), asm.LoadMem(asm.R1, asm.R2, 0, asm.DWord), asm.And.Reg(id, asm.R1),
+		asm.LoadMem(asm.R1, base, at+8, asm.DWord), asm.LoadMem(asm.R3, asm.R2, 8, asm.DWord), asm.And.Reg(asm.R1, asm.R3),
+		asm.Mul.Imm(asm.R1, idFactor1), asm.Add.Reg(id, asm.R1),
+		asm.LoadMem(asm.R1, base, at+16, asm.Word), asm.LoadMem(asm.R3, asm.R2, 16, asm.DWord), asm.And.Reg(asm.R1, asm.R3),
+		asm.Mul.Imm(asm.R1, idFactor2), asm.Add.Reg(id, asm.R1),
+	)
+}
