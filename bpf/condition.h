@@ -5,8 +5,8 @@
  */
 #pragma once
 
+#include "client.h"
 #include "count.h"
-#include "datagram.h"
 #include "decision.h"
 #include "dynamic.h"
 #include "flood.h"
@@ -120,7 +120,7 @@ static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, st
 {
 	switch (c->asks) {
 	case ASKS_KNOWN:
-		return is_known_client(ctx, p, c->flood);
+		return known_client(ctx, p, c->flood);
 	case ASKS_CALM:
 		return is_calm(p, c->flood);
 	case ASKS_PROVED:

@@ -8,10 +8,8 @@
 #pragma once
 
 #include "flood.h"
-#include "limit.h"
 #include "packet.h"
 #include "replyflow.h"
-#include "replyleaving.h"
 
 /* Whether the policy protects a service of such a protocol. Constant. */
 const volatile bool reads_datagrams;
@@ -40,8 +38,7 @@ enum {
 	INITIAL_LENGTH = 1200,
 	ID_FACTOR1 = 0x1e3779b1,
 	ID_FACTOR2 = 0x45d9f3b5,
-	PROOF_DRAWN = 1 << 9, /* in a flood's number: the packet has been drawn for the limit of its identifier */
-	DRAWN_ID = 8,         /* the least length of an identifier that a client draws for the other side */
+	DRAWN_ID = 8, /* the least length of an identifier that a client draws for the other side */
 };
 
 /* The flood of each UDP port, by its number and 1; 0: none. */
@@ -112,28 +109,18 @@ static __always_inline void told_key(struct reply_key *t, const struct datagram_
 	t->kind = REPLY_TOLD;
 }
 
+/* The key of an identifier, by its own, that was told the client with a hash. */
+static __always_inline void told_to_key(struct reply_key *t, __u64 client)
+{
+	t->pair = t->other = t->pair * ID_FACTOR1 ^ client;
+}
+
 /* The size of an identifier at a place, with bounds that the verifier knows; 0: there is none that counts. */
 static __always_inline __u32 id_size(struct id_place place)
 {
 	__u32 size = opaque(place.size) & 31;
 
 	return !place.at || place.size > MOST_ID || size < LEAST_ID ? 0 : size;
-}
-
-/*
- * Whether somebody who sends with an identifier may go on to do so: flood.h has the limit, which each identifier has like the
- * address of a known client. One that exceeds it is forgotten.
- */
-static __always_inline bool stays_told(struct reply_key *t, __u32 number, __u32 length, __u32 drawn)
-{
-	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
-	struct charged charged = { .src = { .hi = t->pair } };
-
-	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) ||
-	    !charge_limit(&charged, f->each, TRAIT_IPV6 | TRAIT_KEEP | length << LENGTH_SHIFT))
-		return true;
-	forget_client(t->pair, reply_ends(t), reply_index(t));
-	return false;
 }
 
 /*
@@ -158,30 +145,10 @@ __noinline __u32 read_told_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32
 	return 1;
 }
 
-/*
- * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has an identifier that the service of a flood has
- * told. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or PROOF_DRAWN. A global function.
- */
-__noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
-{
-	__u32 look = number & REPLY_LOOK, drawn = number & PROOF_DRAWN;
-	struct reply_key t;
-
-	number &= MAX_FLOODS;
-	return read_told_key(ctx, l4, length, number, &t) && is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) &&
-	       (look || stays_told(&t, number, length, drawn));
-}
-
 /* How many bytes of a UDP packet follow its header. */
 static __always_inline __u32 datagram_length(struct packet *p)
 {
 	return p->end > p->payload ? p->end - p->payload : 0;
-}
-
-static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
-{
-	return p->payload &&
-	       proved_datagram(ctx, p->l4, datagram_length(p), number | (traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK));
 }
 
 static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagram *d, __u32 payload, __u32 length)
@@ -217,76 +184,4 @@ __noinline __u32 is_stray(struct xdp_md *ctx, struct packet *p, __u32 number)
 	    bpf_xdp_load_bytes(ctx, p->payload + MAC1_AT, mac1, sizeof(mac1)))
 		return 1;
 	return !(mac1[0] | mac1[1]);
-}
-
-/*
- * The place of the identifier that a datagram which leaves tells: Datagrams.Chosen() of datagram.go. payload is where it
- * begins, and length how many bytes it has.
- */
-static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const struct datagram *d, __u32 protocol,
-						 __u32 payload, __u32 length)
-{
-	struct id_place none = {}, place = { 4, 4 };
-	__u32 theirs = d->id_length;
-	__u8 own;
-
-	if (protocol == DATAGRAMS_WIREGUARD) {
-		if ((d->kind == bpf_htonl(WIREGUARD_INITIATION) && length == INITIATION_LENGTH) ||
-		    (d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH))
-			return place;
-		return none;
-	}
-	if (length < LEAST_QUIC || !(d->first & 0x80) || !quic_version(d) || theirs > MOST_ID ||
-	    bpf_skb_load_bytes(skb, payload + 6 + theirs, &own, 1))
-		return none;
-	place.at = 7 + theirs;
-	place.size = own;
-	return length < place.at + own ? none : place;
-}
-
-/* The bits of a word that bytes of an identifier have, of which so many are in this word and those behind it. */
-static __always_inline __u64 id_mask(int size)
-{
-	return size >= 8 ? ~0ULL : size <= 0 ? 0 : (1ULL << 8 * size) - 1;
-}
-
-/* Notes how long the identifiers of a service are. A global function. */
-__noinline __u32 note_size(__u32 number, __u32 size)
-{
-	struct flood_state *s = flood_state(number);
-
-	s->id_length = size;
-	for (int i = 0; i < 3; i++)
-		s->id_mask[i] = id_mask((int)size - 8 * i);
-	return 0;
-}
-
-/* Notes the identifier that a datagram tells which leaves from a protected service. A global function. */
-__noinline __u32 note_told(struct __sk_buff *skb, __u32 l4)
-{
-	struct leaving l = { .client = 1 };
-	struct datagram_id id = {};
-	__u32 number, size, length;
-	struct id_place place;
-	struct datagram d;
-	struct flood *f;
-
-	if (bpf_skb_load_bytes(skb, l4, &d, sizeof(d)))
-		return 0;
-	number = port_floods[opaque(bpf_ntohs(d.sport)) & 0xffff] - 1; /* see own_port() */
-	f = bpf_map_lookup_elem(&flood_limits, &number);
-	length = bpf_ntohs(d.length) - sizeof(struct udphdr);
-	if (!f || !f->protocol || length > 0xffff)
-		return 0;
-	l4 += sizeof(struct udphdr);
-	place = chosen_id(skb, &d, f->protocol, l4, length);
-	size = id_size(place);
-	if (!size || bpf_skb_load_bytes(skb, l4 + place.at, &id, size))
-		return 0;
-	if (f->protocol == DATAGRAMS_QUIC && read_once(&flood_state(number)->id_length) != size)
-		note_size(number, size);
-	told_key(&l.key, &id);
-	if (!reply_is_noted(&l))
-		expect_reply(l.key.pair, reply_ends(&l.key), reply_index(&l.key), 0, l.client);
-	return 0;
 }

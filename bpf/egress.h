@@ -6,7 +6,7 @@
 #pragma once
 
 #include "count.h"
-#include "datagram.h"
+#include "told.h"
 #include "decision.h"
 #include "replyleaving.h"
 #include "limit.h"
@@ -95,9 +95,7 @@ __noinline int guard_leaving(struct __sk_buff *skb)
 SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
-	__u32 l4 = notes_flows ? note_leaving(skb) : 0;
-
-	if (reads_datagrams && l4)
-		note_told(skb, l4);
+	if (notes_flows)
+		note_leaving(skb);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Floods at UDP services. Clients whom the service has answered for a while are known (replyflow.h), and pass. The packets of
- * all others are counted by two limits: a flood begins above the first and goes on while the second is exceeded. Rules ask
- * for known clients, whether there is no flood, and whether a limit for all others together is exceeded
- * (internal/compile/floodrules.go).
+ * Floods at UDP services. The packets of clients that are not known (client.h) are counted by two limits: a flood begins above the first
+ * and goes on while the second is exceeded. Rules ask whether there is no flood, and whether a limit for all such packets
+ * together is exceeded (internal/compile/floodrules.go).
  */
 #pragma once
 
 #include "clock.h"
 #include "limit.h"
 #include "packet.h"
-#include "replyarriving.h"
-#include "replyflow.h"
 
 #define ACTIVE_TIME 10000000000ULL /* nanoseconds that a flood goes on for after the limit was exceeded, */
 #define ACTIVE_RENEW 1000000000ULL /* which is noted again so long after it was */
@@ -111,61 +108,3 @@ enum flood_question {
 	ASKS_SPENT,
 	ASKS_STRAY,
 };
-
-/* Has a known client be new again, and an identifier that was told be unknown. A global function. */
-__noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
-{
-	__u64 hash = hash_reply_key(pair, ends), at, word;
-	struct reply_bucket *b = reply_bucket(reply_index_within(index));
-	__u32 now = reply_now();
-
-	at = find_reply_flow(b, hash);
-	word = live_reply_flow(b, at, hash, now);
-	if (word && at < REPLY_SLOTS)
-		__sync_val_compare_and_swap(
-			&b->word[at], word,
-			reply_state_of(word) == REPLY_CLIENT ? reply_word(hash, 1, REPLY_CLIENT_NEW, now) : 0);
-	return 0;
-}
-
-/*
- * Whether a known client stays known: one that exceeds its limit during a flood does not. One packet in CLIENT_SHARE is
- * charged, since more instructions would be executed for the charge than for the rest.
- */
-static __always_inline bool stays_known(struct packet *p, struct reply_key *t, __u32 number)
-{
-	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
-
-	if (!f || flood_state(number)->until <= time_of(p) || !limit_exceeded(p, f->each))
-		return true;
-	if (traits_of(p) & TRAIT_KEEP)
-		forget_client(t->pair, reply_ends(t), reply_index(t));
-	return false;
-}
-
-/*
- * Whether a packet is of a known client, and one more of it may pass as such: what the generated entry has found to be so, and
- * drawn for the charge, is asked with drawn. A global function.
- */
-__noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number, __u32 drawn)
-{
-	__u32 flags, state;
-	struct reply_key t;
-
-	if (!p)
-		return 0;
-	flags = traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK;
-	if (!read_reply_key(ctx, p, &t, &flags))
-		return 0;
-	state = is_reply(t.pair, reply_ends(&t), flags, reply_index(&t));
-	if (state != REPLY_CLIENT)
-		return 0;
-	if (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE)
-		return 1;
-	return stays_known(p, &t, number);
-}
-
-static __always_inline bool is_known_client(struct xdp_md *ctx, struct packet *p, __u32 number)
-{
-	return known_client(ctx, p, number, false);
-}

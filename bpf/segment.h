@@ -6,11 +6,11 @@
  */
 #pragma once
 
+#include "client.h"
 #include "clock.h"
 #include "connlookup.h"
 #include "cookie.h"
 #include "count.h"
-#include "datagram.h"
 #include "flood.h"
 #include "flow.h"
 #include "parse.h"
@@ -205,11 +205,8 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	return protect(ctx, &p, decision);
 }
 
-/*
- * Whether a packet that the generated entry has drawn, of a client that is known, leaves it known: flood.h. The frame carries no
- * question. A global function.
- */
-__noinline __u32 drawn_client(struct xdp_md *ctx, __u32 v6, __u32 number)
+/* known_client() for a usual frame that carries no question. A global function. */
+__noinline __u32 known_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct packet p = {};
@@ -225,7 +222,10 @@ __noinline __u32 drawn_client(struct xdp_md *ctx, __u32 v6, __u32 number)
 	p.sport = PORT_UDP + (s.ends.ports >> 16);
 	p.icmp = ICMP_NONE;
 	p.length = s.length;
-	return known_client(ctx, &p, number, true);
+	p.l4 = s.l4;
+	p.payload = s.l4 + sizeof(struct udphdr);
+	p.end = s.l4 + s.left;
+	return known_client(ctx, &p, number);
 }
 
 /* proved_datagram() for a usual frame. A global function. */

@@ -13,7 +13,6 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // game is a UDP service at port 7000 of the server, which answers each datagram with itself.
@@ -113,25 +112,8 @@ func TestUDPFlood(t *testing.T) {
 		for range 3000 {
 			lines = append(lines, fmt.Sprintf("udp %d.%d.%d.%d:%d > 10.0.0.2:7000 len=%d", 20+r.IntN(100), r.IntN(256), r.IntN(256), r.IntN(256), 1024+r.IntN(60000), 34+r.IntN(60)))
 		}
-		began, stop := time.Now(), make(chan struct{})
-		var flood sync.WaitGroup
-		frames := s.frames(lines...)
-		flood.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					s.send(len(frames)+1, append(frames, frames[0]))
-				}
-			}
-		})
-		if !testutil.Eventually(10*time.Second, func() bool { return s.counted("game:total") > 0 }) {
-			t.Error("the flood is not noticed")
-		}
-		g.together(players, 100)
-		close(stop)
-		flood.Wait()
+		began := time.Now()
+		s.besideFlood(lines, "game:total", func() { g.together(players, 100) })
 		// The limits: the burst of start and its rate for a moment, then total.
 		most := 2*500 + 50 + uint64(50*time.Since(began)/time.Second) + 50
 		if n := g.reached.Load(); n > most {

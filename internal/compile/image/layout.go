@@ -85,7 +85,7 @@ const (
 	Addresses6     = "hash_addresses6"  // which this is, of their four halves
 	IsReply        = "is_reply"         // whether a packet is a reply: addresses, ports, protocol, flags of TCP
 	ProvedInFrame  = "proved_in_frame"  // whether a usual frame has an identifier that the service has told: context, family, number of the flood
-	DrawnClient    = "drawn_client"     // whether a packet drawn of a known client leaves it known: context, family, number of the flood
+	KnownInFrame   = "known_in_frame"   // whether a usual frame is of a known client: context, family, number of the flood with flags
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action

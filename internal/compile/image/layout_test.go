@@ -188,7 +188,7 @@ func TestEnums(t *testing.T) {
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
 		"flow.h": {"FLOW_SLOTS": image.FlowSlots},
 		"replyflow.h": {"REPLY_SLOTS": image.ReplySlots, "REPLY_BUCKET_BITS": image.ReplyBucketBits, "REPLY_STATES": len(image.ReplyLife),
-			"REPLY_TAG_SHIFT": image.ReplyTagShift, "REPLY_CLIENT": image.ReplyClient, "CLIENT_KNOWN": ir.KnownTimes,
+			"REPLY_TAG_SHIFT": image.ReplyTagShift, "REPLY_CLIENT": image.ReplyClient, "REPLY_CLIENT_NEW": image.ReplyClientNew, "CLIENT_KNOWN": ir.KnownTimes,
 			"LIFE_REPLY_CLIENT": int(ir.KnownLife / ir.KnownUnit),
 			"REPLY_UDP":         image.ReplyUDP, "REPLY_TCP": image.ReplyTCP,
 			"LIFE_REPLY_TCP_SYN": int(image.ReplyLife[1]), "LIFE_REPLY_TCP_OPEN": int(image.ReplyLife[3]),

@@ -13,6 +13,7 @@ const (
 	ReplyUDP         = 0x2c1b3c6d                                        // enum reply_kind
 	ReplyTCP         = 0x297a2d39
 	ReplyTold        = 0x165667b1
+	ReplyClientNew   = 14      // REPLY_CLIENT_NEW
 	ReplyClient      = 15      // REPLY_CLIENT
 	ServiceWords     = 2 << 10 // words of service_ports of bpf/replyleaving.h
 	ClientWords      = 1 << 10 // of client_ports

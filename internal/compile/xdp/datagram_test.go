@@ -54,8 +54,8 @@ func quicLong(kind byte, to, from []byte, size int) []byte {
 
 func quicShort(to []byte) []byte { return append(append([]byte{0x40}, to...), make([]byte, 24)...) }
 
-// TestToldIdentifiers has services tell clients identifiers, and then a flood. Who has one passes from any address, for as long as it is remembered, and
-// others do not.
+// TestToldIdentifiers has services tell clients identifiers, and then a flood. Who has one is known at the address that it was told, and passes from any other,
+// for as long as it is remembered. Others do not pass.
 func TestToldIdentifiers(t *testing.T) {
 	const a, b, six = "udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000", "udp [2001:db8::7]:4000 > [2001:db8::1]:7000"
 	id, other := []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{1, 2, 3, 4, 5, 6, 7, 9}
@@ -68,16 +68,16 @@ func TestToldIdentifiers(t *testing.T) {
 		with           []byte
 		want           string
 	}{
-		{"data", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1234), "proved"},
+		{"data", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1234), "known"},
 		{"data of one who roams", "wireguard", wireguard(2, 0x1234, 1), 0, b, wireguard(4, 0, 0x1234), "proved"},
 		{"data over IPv6", "wireguard", wireguard(2, 0x1234, 1), 0, six, wireguard(4, 0, 0x1234), "proved"},
-		{"a response to what the host began", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(2, 9, 0x1234), "proved"},
-		{"a cookie for it", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(3, 0, 0x1234), "proved"},
+		{"a response to what the host began", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(2, 9, 0x1234), "known"},
+		{"a cookie for it", "wireguard", wireguard(1, 0x1234, 0), 0, a, wireguard(3, 0, 0x1234), "known"},
 		{"data with another index", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1235), "stray"},
 		{"data with the client's index", "wireguard", wireguard(2, 0x1234, 0x77), 0, a, wireguard(4, 0, 0x77), "stray"},
 		{"data that is too short", "wireguard", wireguard(2, 0x1234, 1), 0, a, wireguard(4, 0, 0x1234)[:31], "stray"},
 		{"reserved bits", "wireguard", wireguard(2, 0x1234, 1), 0, a, append([]byte{4, 0, 1, 0, 0x34, 0x12, 0, 0}, make([]byte, 24)...), "stray"},
-		{"data, within 30 s", "wireguard", wireguard(2, 0x1234, 1), 6, a, wireguard(4, 0, 0x1234), "proved"},
+		{"data, within 30 s", "wireguard", wireguard(2, 0x1234, 1), 6, a, wireguard(4, 0, 0x1234), "known"},
 		{"data, after 35 s", "wireguard", wireguard(2, 0x1234, 1), 9, a, wireguard(4, 0, 0x1234), "stray"},
 		{"what is no response tells nothing", "wireguard", wireguard(2, 0x1234, 1)[:91], 0, a, wireguard(4, 0, 0x1234), "stray"},
 		{"data tell nothing", "wireguard", wireguard(4, 0, 0x1234), 0, a, wireguard(4, 0, 0x1234), "stray"},
@@ -86,13 +86,13 @@ func TestToldIdentifiers(t *testing.T) {
 		{"a response unasked", "wireguard", nil, 0, a, wireguard(2, 1, 1), "stray"},
 		{"a game", "wireguard", nil, 0, a, []byte("hello"), "stray"},
 
-		{"a short packet", "quic", quicLong(0, other, id, 1200), 0, a, quicShort(id), "proved"},
+		{"a short packet", "quic", quicLong(0, other, id, 1200), 0, a, quicShort(id), "known"},
 		{"a short packet from another address", "quic", quicLong(0, other, id, 1200), 0, b, quicShort(id), "proved"},
-		{"a handshake", "quic", quicLong(2, other, id, 300), 0, a, quicLong(2, id, other, 60), "proved"},
-		{"a second Initial", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(0, id, other, 100), "proved"},
-		{"an Initial after a Retry", "quic", quicLong(3, other, id, 100), 0, a, quicLong(0, id, other, 1200), "proved"},
-		{"20 bytes", "quic", quicLong(0, other, long, 1200), 0, a, quicShort(long), "proved"},
-		{"4 bytes", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort(id[:4]), "proved"},
+		{"a handshake", "quic", quicLong(2, other, id, 300), 0, a, quicLong(2, id, other, 60), "known"},
+		{"a second Initial", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(0, id, other, 100), "known"},
+		{"an Initial after a Retry", "quic", quicLong(3, other, id, 100), 0, a, quicLong(0, id, other, 1200), "known"},
+		{"20 bytes", "quic", quicLong(0, other, long, 1200), 0, a, quicShort(long), "known"},
+		{"4 bytes", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort(id[:4]), "known"},
 		{"4 bytes of others", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort([]byte{1, 2, 3, 5}), ""},
 		{"3 bytes", "quic", quicLong(0, other, id[:3], 1200), 0, a, quicLong(2, id[:3], other, 60), "stray"},
 		{"another identifier", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(2, other, id, 60), "stray"},
@@ -135,7 +135,7 @@ func TestToldLasts(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 	f.leave(t, left(t, client, wireguard(2, 7, 1)))
-	data := arrived(t, client, wireguard(4, 0, 7))
+	data := arrived(t, "udp 203.0.113.9:555 > 192.0.2.1:7000", wireguard(4, 0, 7))
 	for i := range 20 {
 		if got := f.reason(t, data); got != "game:proved" {
 			t.Fatalf("packet %d is counted at %s", i, got)
@@ -165,8 +165,30 @@ func TestToldTooMuch(t *testing.T) {
 			t.Errorf("%d of 10,000 packets with one identifier pass", n)
 		}
 	}
-	if got := f.reason(t, arrived(t, client, wireguard(4, 0, 8))); got != "game:proved" {
+	if got := f.reason(t, arrived(t, "udp 10.1.1.1:1 > 192.0.2.1:7000", wireguard(4, 0, 8))); got != "game:proved" {
 		t.Errorf("a packet with another identifier is counted at %s", got)
+	}
+}
+
+// TestKnownAtOnceTooMuch has a client that is known at once, as it has what it was told, send more than it may: it is no more known until its packets are
+// within the limit.
+func TestKnownAtOnceTooMuch(t *testing.T) {
+	f := loadFlooded(t, "{protect: wireguard, known: {rate: 160/s, burst: 160}, total: off}")
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.leave(t, left(t, client, wireguard(2, 7, 1)))
+	before := f.counts(t)
+	data := arrived(t, client, wireguard(4, 0, 7))
+	for range 20_000 {
+		f.arrive(t, data)
+	}
+	passed := map[string]int{}
+	for i, n := range f.counts(t) {
+		passed[f.program.Rules[i].Name] = int(n - before[i])
+	}
+	// Each of both limits lets 32 drawn packets pass at once, and 10 a second.
+	if n := passed["game:known"] + passed["game:proved"]; n < 200 || n > 4000 {
+		t.Errorf("%d of 20,000 packets pass: %v", n, passed)
 	}
 }
 
@@ -188,7 +210,7 @@ func TestDatagramsRandom(t *testing.T) {
 				f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 				f.tell(t, r, protocol, 1000, reasons)
 			}
-			for _, name := range []string{"game:proved", "game:stray", "game:limit"} {
+			for _, name := range []string{"game:known", "game:proved", "game:stray", "game:limit"} {
 				if reasons[name] < 500 {
 					t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
 				}
@@ -201,28 +223,28 @@ func TestDatagramsRandom(t *testing.T) {
 // tell has so many random datagrams arrive, after some that left.
 func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, packets int, reasons map[string]int) {
 	t.Helper()
-	told, length, began := map[[packet.MostID]byte]bool{}, 0, image.Monotonic()/replyUnit
+	told, toldTo, known, length, began := map[[packet.MostID]byte]bool{}, map[string]bool{}, map[string]bool{}, 0, image.Monotonic()/replyUnit
 	var ids [][]byte
 	client := func() string {
 		if r.IntN(4) == 0 {
-			return fmt.Sprintf("udp [2001:db8:%x::1]:4000 > [2001:db8::1]:7000", r.IntN(99))
+			return fmt.Sprintf("udp [2001:db8:%x::1]:4000 > [2001:db8::1]:7000", r.IntN(9))
 		}
-		return fmt.Sprintf("udp 198.51.%d.%d:4000 > 192.0.2.1:7000", r.IntN(99), r.IntN(99))
+		return fmt.Sprintf("udp 198.51.%d.%d:4000 > 192.0.2.1:7000", r.IntN(4), r.IntN(9))
 	}
 	for range 10 {
-		payload := randomDatagram(r, protocol, nil)
-		f.leave(t, left(t, client(), payload))
+		payload, who := randomDatagram(r, protocol, nil), client()
+		f.leave(t, left(t, who, payload))
 		if id, ok := protocol.Chosen(payload); ok {
-			told[padded(id)], length = true, len(id)
+			told[padded(id)], toldTo[who+fmt.Sprint(padded(id))], length = true, true, len(id)
 			ids = append(ids, id)
 		}
 	}
 	for range packets {
-		who := client()
+		who, tag := client(), ""
 		if r.IntN(20) == 0 {
-			who += " vlan=5"
+			tag = " vlan=5"
 		}
-		frame := arrived(t, who, randomDatagram(r, protocol, ids))
+		frame := arrived(t, who+tag, randomDatagram(r, protocol, ids))
 		if r.IntN(20) == 0 {
 			frame = frame[:14+r.IntN(len(frame)-13)]
 		}
@@ -230,6 +252,10 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 		verdict, reason := f.program.Eval(&pkt, ir.World{
 			Calm: func(int, *packet.Packet) bool { return false },
 			Over: func(int, *packet.Packet) bool { return true },
+			Known: func(pkt *packet.Packet) bool {
+				id, ok := protocol.Named(pkt.Payload, length)
+				return known[who] || ok && toldTo[who+fmt.Sprint(padded(id))]
+			},
 			Proved: func(_ int, pkt *packet.Packet) bool {
 				id, ok := protocol.Named(pkt.Payload, length)
 				return ok && told[padded(id)]
@@ -239,11 +265,12 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 		if !strings.HasPrefix(want, "game") { // it fails a check, or is no datagram
 			want = "default"
 		}
-		passes, got := false, want
-		if r.IntN(2) == 0 {
+		passes, got, asked := false, want, r.IntN(4)
+		known[who] = known[who] || want == "game:known" && asked > 0
+		if asked > 1 {
 			passes = f.arrive(t, frame)
 		} else {
-			a, err := f.AskAt(datapath.Question{Frame: frame, Charge: r.IntN(2) == 0})
+			a, err := f.AskAt(datapath.Question{Frame: frame, Charge: asked == 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func (d dialect) kinds() []kind {
 		k.lines = one(client + " " + payload)
 		return k
 	}
-	return []kind{with("proved", player, d.proved, rig.XDPPass), with("refused", stranger, d.refused, rig.XDPDrop)}
+	return []kind{with("proved", stranger, d.proved, rig.XDPPass), with("refused", stranger, d.refused, rig.XDPDrop)}
 }
 
 // Packets that arrive on flows that began here.

@@ -182,7 +182,7 @@ func told(d dialect) func(context.Context, *guard, func(*ebpf.Program) error) er
 				}
 			}
 			if err == nil {
-				_, err = rig.Arrive(xdp, player+" "+d.proved)
+				_, err = rig.Arrive(xdp, stranger+" "+d.proved)
 			}
 			return err
 		})

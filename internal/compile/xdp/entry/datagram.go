@@ -12,13 +12,12 @@ import (
 const (
 	idFactor1   = 0x1e3779b1 // ID_FACTOR1
 	idFactor2   = 0x45d9f3b5 // ID_FACTOR2
-	proofDrawn  = 1 << 9     // PROOF_DRAWN
 	quicLong    = 0x80
 	udpHeader   = 8
 	wireguardID = 4 // where data have the index
 )
 
-// proved jumps to next unless the packet has an identifier that the service has told its sender: proved_datagram() of bpf/datagram.h. Data are looked up
+// proved jumps to next unless the packet has an identifier that the service has told its sender: proved_datagram() of bpf/client.h. Data are looked up
 // here, as a flood of them is to cost little: one bit tells most that have none. Other kinds are for that function. noCalm has come before.
 func (s *section) proved(flood int, decision uint32, next string) {
 	const id, keys, end = asm.R4, asm.R5, asm.R1
@@ -52,10 +51,10 @@ func (s *section) proved(flood int, decision uint32, next string) {
 			asm.Call.Label(image.IsReply), asm.JEq.Imm(asm.R0, 0, next),
 			asm.FnGetPrandomU32.Call(), asm.And.Imm(asm.R0, ir.KnownShare-1), asm.JNE.Imm(asm.R0, 0, passes),
 		)
-		s.askProved(flood | proofDrawn)
+		s.askFrame(image.ProvedInFrame, flood|clientDrawn)
 		s.Add(asm.JNE.Imm(asm.R0, 0, passes), asm.Ja.Label(next))
 		s.Mark(function)
-		s.askProved(flood)
+		s.askFrame(image.ProvedInFrame, flood)
 		s.Add(asm.JEq.Imm(asm.R0, 0, next))
 		s.Mark(passes)
 		s.decideAs(decision, notAsked)
@@ -64,14 +63,6 @@ func (s *section) proved(flood int, decision uint32, next string) {
 
 // wireguardData is the first word of data, as a little-endian machine loads it.
 const wireguardData = 4
-
-// askProved calls proved_in_frame() of bpf/segment.h.
-func (s *section) askProved(number int) {
-	s.Add(
-		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(number)),
-		asm.Call.Label(image.ProvedInFrame),
-	)
-}
 
 // shortID loads the key of the connection ID at a place, told_key() of bpf/datagram.h, as long as the service has told that it is.
 func (s *section) shortID(flood int, id asm.Register, at int16) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Offsets in struct flood_state of bpf/flood.h.
@@ -12,6 +13,12 @@ const (
 	floodUntil  = 0
 	floodSpent  = 8
 	floodIDMask = 24
+)
+
+// What stands beside the number of a flood: bpf/client.h.
+const (
+	clientDrawn = 1 << 9  // CLIENT_DRAWN
+	clientFresh = 1 << 10 // CLIENT_FRESH
 )
 
 // clock keeps the time of noCalm, in nanoseconds: nothing behind that asks how much of the frame remains.
@@ -44,23 +51,38 @@ func (s *section) portsFor(later []rule) {
 	s.loadPorts()
 }
 
-// knownClient jumps to next unless the packet is of a known client: known_client() of bpf/flood.h. One in ir.KnownShare is drawn for the charge to
+// knownClient jumps to next unless the packet is of a known client: known_client() of bpf/client.h. One in ir.KnownShare is drawn for the charge to
 // the client's limit. One that exceeds it is for general(), which finds that the client is known no more.
 func (s *section) knownClient(flood int, decision uint32, next string) {
 	s.replied(next, func(none string) {
-		drawn, known := s.newLabel(), s.newLabel()
+		drawn, known, others := s.newLabel(), s.newLabel(), none
+		reads := s.Program.Floods[flood].Protocol != packet.Generic
+		if reads {
+			others = s.newLabel()
+		}
 		s.Add(
-			asm.JNE.Imm(asm.R0, image.ReplyClient, none),
+			asm.JNE.Imm(asm.R0, image.ReplyClient, others),
 			asm.FnGetPrandomU32.Call(), asm.And.Imm(asm.R0, ir.KnownShare-1), asm.JEq.Imm(asm.R0, 0, drawn),
 		)
 		s.Mark(known)
 		s.decideAs(decision, notAsked)
 		s.Mark(drawn)
-		s.Add(
-			asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(flood)),
-			asm.Call.Label(image.DrawnClient), asm.JNE.Imm(asm.R0, 0, known), asm.Ja.Label(toGeneral),
-		)
+		s.askFrame(image.KnownInFrame, flood|clientDrawn)
+		s.Add(asm.JNE.Imm(asm.R0, 0, known), asm.Ja.Label(toGeneral))
+		if reads {
+			s.Mark(others)
+			s.Add(asm.JNE.Imm(asm.R0, image.ReplyClientNew, none))
+			s.askFrame(image.KnownInFrame, flood|clientFresh)
+			s.Add(asm.JNE.Imm(asm.R0, 0, known), asm.Ja.Label(none))
+		}
 	})
+}
+
+// askFrame calls a function of bpf/segment.h with the frame and the number of a flood.
+func (s *section) askFrame(function string, flood int) {
+	s.Add(
+		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(flood)), asm.Call.Label(function),
+	)
 }
 
 // noCalm goes on if there surely is a flood: surely_active() of bpf/flood.h. Else general() charges the packet.

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Clients of UDP services that are protected from floods. One is known that the service has answered for a while (replyflow.h),
+ * or that has an identifier which the service has told it, and nobody else (datagram.h). Who has an identifier at another
+ * address is proved to be no forger, but not known: the next packet needs the identifier, too.
+ */
+#pragma once
+
+#include "datagram.h"
+#include "flood.h"
+#include "limit.h"
+#include "packet.h"
+#include "replyarriving.h"
+#include "replyflow.h"
+
+/* Beside the number of a flood. REPLY_LOOK has nothing charged and noted. */
+enum {
+	CLIENT_DRAWN = 1 << 9,  /* the packet has been drawn for a limit */
+	CLIENT_FRESH = 1 << 10, /* its client has been found to be new */
+};
+
+/* Has a known client be new again, and an identifier that was told be unknown. A global function. */
+__noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
+{
+	__u64 hash = hash_reply_key(pair, ends), at, word;
+	struct reply_bucket *b = reply_bucket(reply_index_within(index));
+	__u32 now = reply_now();
+
+	at = find_reply_flow(b, hash);
+	word = live_reply_flow(b, at, hash, now);
+	if (word && at < REPLY_SLOTS)
+		__sync_val_compare_and_swap(
+			&b->word[at], word,
+			reply_state_of(word) == REPLY_CLIENT ? reply_word(hash, 1, REPLY_CLIENT_NEW, now) : 0);
+	return 0;
+}
+
+/*
+ * Whether a known client stays known: one that exceeds its limit during a flood does not. One packet in CLIENT_SHARE is
+ * charged, since more instructions would be executed for the charge than for the rest.
+ */
+static __always_inline bool stays_known(struct packet *p, struct reply_key *t, __u32 number)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+
+	if (!f || flood_state(number)->until <= time_of(p) || !limit_exceeded(p, f->each))
+		return true;
+	if (traits_of(p) & TRAIT_KEEP)
+		forget_client(t->pair, reply_ends(t), reply_index(t));
+	return false;
+}
+
+/* Has a new client be known. A global function. */
+__noinline __u32 promote_client(__u64 pair, __u64 ends, __u64 index)
+{
+	__u64 hash = hash_reply_key(pair, ends), at, word, known;
+	struct reply_bucket *b = reply_bucket(reply_index_within(index));
+
+	at = find_reply_flow(b, hash);
+	word = live_reply_flow(b, at, hash, reply_now());
+	if (!word || at >= REPLY_SLOTS || reply_state_of(word) != REPLY_CLIENT_NEW)
+		return 0;
+	known = CLIENT_KNOWN | (reply_client_of(word) & CLIENT_CAME);
+	__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, known, REPLY_CLIENT, word));
+	return 0;
+}
+
+/*
+ * Whether a packet has an identifier that the service has told the address and port that it comes from: then it does come from there. A
+ * global function.
+ */
+__noinline __u32 has_what_it_was_told(struct xdp_md *ctx, struct packet *p, __u64 client, __u32 number)
+{
+	struct reply_bucket *b;
+	struct reply_key id = {};
+	__u64 hash;
+
+	if (!p || !p->payload || !read_told_key(ctx, p->l4, datagram_length(p), number, &id))
+		return 0;
+	told_to_key(&id, client);
+	hash = reply_hash(&id);
+	b = reply_bucket(reply_index(&id));
+	return live_reply_flow(b, find_reply_flow(b, hash), hash, reply_now()) != 0;
+}
+
+/* Whether a new client is known from now on. */
+static __always_inline bool becomes_known(struct xdp_md *ctx, struct packet *p, struct reply_key *t, __u32 number)
+{
+	if (!reads_datagrams || !has_what_it_was_told(ctx, p, reply_hash(t), number) || !stays_known(p, t, number))
+		return false;
+	if (traits_of(p) & TRAIT_KEEP)
+		promote_client(t->pair, reply_ends(t), reply_index(t));
+	return true;
+}
+
+/*
+ * Whether a packet is of a known client, and one more of it may pass as such. Beside number stands what the generated entry has found: CLIENT_DRAWN or
+ * CLIENT_FRESH. A global function.
+ */
+__noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	__u32 flags, state = REPLY_CLIENT_NEW, found = number & ~MAX_FLOODS;
+	struct reply_key t = {};
+
+	if (!p)
+		return 0;
+	number &= MAX_FLOODS;
+	flags = traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK;
+	if (!read_reply_key(ctx, p, &t, &flags))
+		return 0;
+	if (found != CLIENT_FRESH)
+		state = is_reply(t.pair, reply_ends(&t), flags, reply_index(&t));
+	if (state == REPLY_CLIENT_NEW)
+		return becomes_known(ctx, p, &t, number);
+	if (state != REPLY_CLIENT)
+		return 0;
+	if (found != CLIENT_DRAWN && bpf_get_prandom_u32() % CLIENT_SHARE)
+		return 1;
+	return stays_known(p, &t, number);
+}
+
+/*
+ * Whether somebody who sends with an identifier may go on to do so: flood.h has the limit, which each identifier has like the
+ * address of a known client. One that exceeds it is forgotten.
+ */
+static __always_inline bool stays_told(struct reply_key *t, __u32 number, __u32 length, __u32 drawn)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	struct charged charged = { .src = { .hi = t->pair } };
+
+	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) ||
+	    !charge_limit(&charged, f->each, TRAIT_IPV6 | TRAIT_KEEP | length << LENGTH_SHIFT))
+		return true;
+	forget_client(t->pair, reply_ends(t), reply_index(t));
+	return false;
+}
+
+/*
+ * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has an identifier that the service of a flood has
+ * told. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or CLIENT_DRAWN. A global function.
+ */
+__noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
+{
+	__u32 look = number & REPLY_LOOK, drawn = number & CLIENT_DRAWN;
+	struct reply_key t = {};
+
+	number &= MAX_FLOODS;
+	return read_told_key(ctx, l4, length, number, &t) && is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) &&
+	       (look || stays_told(&t, number, length, drawn));
+}
+
+static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	return p->payload &&
+	       proved_datagram(ctx, p->l4, datagram_length(p), number | (traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK));
+}

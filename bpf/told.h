@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Notes the identifiers that protected services tell in what leaves (datagram.h): each as told to anybody, and as told to the client. */
+#pragma once
+
+#include "datagram.h"
+#include "flood.h"
+#include "packet.h"
+#include "replyleaving.h"
+
+/*
+ * The place of the identifier that a datagram which leaves tells: Datagrams.Chosen() of datagram.go. payload is where it
+ * begins, and length how many bytes it has.
+ */
+static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const struct datagram *d, __u32 protocol,
+						 __u32 payload, __u32 length)
+{
+	struct id_place none = {}, place = { 4, 4 };
+	__u32 theirs = d->id_length;
+	__u8 own;
+
+	if (protocol == DATAGRAMS_WIREGUARD) {
+		if ((d->kind == bpf_htonl(WIREGUARD_INITIATION) && length == INITIATION_LENGTH) ||
+		    (d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH))
+			return place;
+		return none;
+	}
+	if (length < LEAST_QUIC || !(d->first & 0x80) || !quic_version(d) || theirs > MOST_ID ||
+	    bpf_skb_load_bytes(skb, payload + 6 + theirs, &own, 1))
+		return none;
+	place.at = 7 + theirs;
+	place.size = own;
+	return length < place.at + own ? none : place;
+}
+
+/* The bits of a word that bytes of an identifier have, of which so many are in this word and those behind it. */
+static __always_inline __u64 id_mask(int size)
+{
+	return size >= 8 ? ~0ULL : size <= 0 ? 0 : (1ULL << 8 * size) - 1;
+}
+
+/* Notes how long the identifiers of a service are. A global function. */
+__noinline __u32 note_size(__u32 number, __u32 size)
+{
+	struct flood_state *s = flood_state(number);
+
+	s->id_length = size;
+	for (int i = 0; i < 3; i++)
+		s->id_mask[i] = id_mask((int)size - 8 * i);
+	return 0;
+}
+
+/*
+ * Reads the key of the identifier that a datagram tells, whose UDP header begins at l4. A global function, so that what it reads is
+ * not on the stack of others.
+ */
+__noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_key *t)
+{
+	struct datagram_id id = {};
+	__u32 number, size, length;
+	struct id_place place;
+	struct datagram d;
+	struct flood *f;
+
+	if (!t || bpf_skb_load_bytes(skb, l4, &d, sizeof(d)))
+		return 0;
+	number = port_floods[opaque(bpf_ntohs(d.sport)) & 0xffff] - 1; /* see own_port() */
+	f = bpf_map_lookup_elem(&flood_limits, &number);
+	length = bpf_ntohs(d.length) - sizeof(struct udphdr);
+	if (!f || !f->protocol || length > 0xffff)
+		return 0;
+	l4 += sizeof(struct udphdr);
+	place = chosen_id(skb, &d, f->protocol, l4, length);
+	size = id_size(place);
+	if (!size || bpf_skb_load_bytes(skb, l4 + place.at, &id, size))
+		return 0;
+	if (f->protocol == DATAGRAMS_QUIC && read_once(&flood_state(number)->id_length) != size)
+		note_size(number, size);
+	told_key(t, &id);
+	return 1;
+}
+
+static __always_inline void note_id(struct reply_key *t)
+{
+	expect_reply(t->pair, reply_ends(t), reply_index(t), 0, 1);
+}
+
+/* See replyleaving.h. */
+__noinline __u32 note_told(struct __sk_buff *skb, __u32 l4, __u64 client)
+{
+	struct reply_key t = {};
+
+	if (!read_chosen_key(skb, l4, &t))
+		return 0;
+	note_id(&t);
+	told_to_key(&t, client);
+	note_id(&t);
+	return 0;
+}
