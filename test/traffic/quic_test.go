@@ -52,8 +52,8 @@ func anyPort(to string) string {
 	return "[fd01::1]:0"
 }
 
-// quicServer answers each stream with what it has got, with connection IDs of a length.
-func (s *scene) quicServer(idLength int) {
+// quicServer answers each stream with what it has got, with connection IDs of a length. With retry it has each client show first that it gets answers.
+func (s *scene) quicServer(idLength int, retry bool) {
 	s.Helper()
 	seed := make([]byte, ed25519.SeedSize)
 	key := ed25519.NewKeyFromSeed(seed)
@@ -62,7 +62,7 @@ func (s *scene) quicServer(idLength int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	tr := &quic.Transport{Conn: s.udpOn(s.server, "[::]:443"), ConnectionIDLength: idLength}
+	tr := &quic.Transport{Conn: s.udpOn(s.server, "[::]:443"), ConnectionIDLength: idLength, VerifySourceAddress: func(net.Addr) bool { return retry }}
 	certificate := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	l, err := tr.Listen(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"echo"}}, nil)
 	if err != nil {
@@ -219,21 +219,23 @@ func (c *quicClient) ask(ctx context.Context, text string) bool {
 
 // TestQUICFlood has connections of QUIC beside a flood of forged packets with short and long headers. All streams come back of clients that keep the
 // connection ID, who have begun just now, and also when they go on from another port, as behind a gateway that forgets them. So they do of clients that change it,
-// whom the service has answered for a while.
+// whom the service has answered for a while, or has had show at first that they get its answers.
 func TestQUICFlood(t *testing.T) {
 	t.Parallel()
 	for _, idLength := range []int{4, 8, 20} {
-		t.Run(fmt.Sprint(idLength), func(t *testing.T) {
-			t.Parallel()
-			inScene(t, func(s *scene) { s.quicFlood(idLength) })
-		})
+		for _, retry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d bytes, retry %t", idLength, retry), func(t *testing.T) {
+				t.Parallel()
+				inScene(t, func(s *scene) { s.quicFlood(idLength, retry) })
+			})
+		}
 	}
 }
 
-func (s *scene) quicFlood(idLength int) {
+func (s *scene) quicFlood(idLength int, retry bool) {
 	const each = 10
 	s.apply(plan.TargetXDP, quicPolicy)
-	s.quicServer(idLength)
+	s.quicServer(idLength, retry)
 	var changing, staying []*quicClient
 	server := []string{"10.1.0.2:443", "[fd01::2]:443"}
 	for i := range each {
@@ -241,6 +243,9 @@ func (s *scene) quicFlood(idLength int) {
 	}
 	for range int((ir.KnownTimes + 1) * ir.KnownUnit / time.Second) {
 		s.allCome("before", changing, 1)
+		if retry {
+			break // they are known already
+		}
 		time.Sleep(time.Second)
 	}
 	for i := range each {
