@@ -181,3 +181,33 @@ func (p place) floodable(earlier []Service, s Service, n *node) {
 		}
 	}
 }
+
+// FloodKey is the key of a service by which a port of UDP is protected from floods of forged sources, as a policy has it; "" where none is of use: the
+// clients are hosts of the same link, or come too seldom to be known, as those of a time server do.
+func FloodKey(port uint16) string {
+	switch port {
+	case 53:
+		return "guard: dns"
+	case 443:
+		return "udp: {protect: quic}"
+	case 51820:
+		return "udp: {protect: wireguard}"
+	case 67, 68, 69, 123, 137, 138, 161, 162, 514, 546, 547, 1900, 5353:
+		return ""
+	}
+	return "udp: protect"
+}
+
+// Unprotected lists the services at UDP ports that anybody may send to and that nothing protects from floods of forged sources, each with the key that would.
+func Unprotected(pol *Policy) (list []Service, keys []string) {
+	for _, s := range pol.Services {
+		ports := ofUDP(s.Port)
+		if len(ports) == 0 || s.From != nil || s.UDP != nil || s.Guard != nil {
+			continue
+		}
+		if key := FloodKey(ports[0].First); key != "" {
+			list, keys = append(list, s), append(keys, key)
+		}
+	}
+	return list, keys
+}

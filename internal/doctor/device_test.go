@@ -184,3 +184,25 @@ func TestAnswerRules(t *testing.T) {
 	}
 	same(t, answerRules(file+".gone"))
 }
+
+// TestUnprotected has policies in whose files UDP services are protected from floods, and not.
+func TestUnprotected(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	for services, want := range map[string][]string{
+		"{name: game, port: udp/7000}":                        {"note floodwall-udp: udp: protect"},
+		"{name: web, port: [tcp/443, udp/443]}":               {"note floodwall-udp: udp: {protect: quic}"},
+		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: {protect: wireguard}"},
+		"{name: dns, port: udp/53}":                           {"note floodwall-udp: guard: dns"},
+		"{name: dns, port: [udp/53, tcp/53], guard: dns}":     nil,
+		"{name: game, port: udp/7000, udp: protect}":          nil,
+		"{name: game, port: udp/7000, from: 198.51.100.0/24}": nil,
+		"{name: time, port: udp/123}":                         nil,
+		"{name: web, port: tcp/443}":                          nil,
+	} {
+		if err := os.WriteFile(file, []byte("devices: [eth0]\nservices: ["+services+"]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		same(t, unprotected(file), want...)
+	}
+	same(t, unprotected(file+".gone"))
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -106,7 +107,28 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 			found = append(found, h.mode(d))
 		}
 	}
-	return append(found, answerRules(s.Policy)...)
+	found = append(found, answerRules(s.Policy)...)
+	if s.Target == plan.TargetXDP {
+		found = append(found, unprotected(s.Policy)...)
+	}
+	return found
+}
+
+// unprotected reports services at UDP ports that nothing protects from floods, in the policy's file.
+func unprotected(file string) (found []Finding) {
+	p, err := policy.Read(file)
+	if err != nil {
+		return nil
+	}
+	services, keys := policy.Unprotected(p)
+	for i, s := range services {
+		f := Finding{
+			ID: "floodwall-udp", Severity: Note, Evidence: fmt.Sprintf("nothing protects the UDP service %q from a flood (%s:%d)", s.Name, file, s.Pos.Line),
+			Cost: "packets of forged sources reach the service, as many as come",
+		}
+		found = append(found, f.policy(keys[i]))
+	}
+	return found
 }
 
 // answerRules reports rules for what comes back in the policy's file, where `replies` does that. A file that has gone, or is another's

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Policy writes the policy: what serves is served, and the rest is dropped, but for replies. file is its name, for the commands in its
@@ -75,6 +76,8 @@ func (h *Host) services(p func(string, ...any)) {
 			p("  - {name: %s, port: %s, syn: protect} # SYN cookies in XDP while a SYN flood comes", name, s)
 		case s.Port == 53:
 			p("  - {name: %s, port: %s} # for a resolver that others use, see `guard: dns`", name, s)
+		case policy.FloodKey(s.Port) != "" && !h.maybeClient(sockets.Socket{Service: s.Service}):
+			p("  - {name: %s, port: %s} # with `%s`, clients are served during a flood; it needs XDP", name, s, policy.FloodKey(s.Port))
 		case h.maybeClient(sockets.Socket{Service: s.Service}):
 			p("  - {name: %s, port: %s} # the kernel gives such a port to clients, too: remove the line if only this host uses it", name, s)
 		default:
