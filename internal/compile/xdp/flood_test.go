@@ -245,6 +245,48 @@ func TestKnownClientTooMuch(t *testing.T) {
 	}
 }
 
+// TestManyOwnAddresses has an attacker answer himself from 1,000 addresses of his until all are known, and then flood from them. Each passes what a known client may,
+// and no more than the limits let through else.
+func TestManyOwnAddresses(t *testing.T) {
+	f := loadFlooded(t, "{start: 100/s, known: {rate: 160/s, burst: 160}, limit: {rate: 5/s, per: from/24/56, burst: 10}, total: {rate: 100/s, burst: 100}}")
+	const addresses, packets = 1000, 1000
+	var frames, answers [][]byte
+	for i := range addresses {
+		client := fmt.Sprintf("udp 100.%d.%d.1:5000 > 192.0.2.1:7000", 64+i/250, i%250)
+		frames = append(frames, subject.FramesOf(t, client)[0].Frame)
+		answers = append(answers, subject.FramesOf(t, back(client))[0].Frame)
+	}
+	for range ir.KnownTimes {
+		f.age(t, 1)
+		for i, frame := range frames {
+			f.arrive(t, frame)
+			f.leave(t, answers[i])
+		}
+	}
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.forgetLimits(t)
+	before, began := f.counts(t), time.Now()
+	for range packets {
+		for _, frame := range frames {
+			f.arrive(t, frame)
+		}
+	}
+	took := time.Since(began).Seconds()
+	passed := map[string]int{}
+	for i, n := range f.counts(t) {
+		passed[f.program.Rules[i].Name] = int(n - before[i])
+	}
+	// At once each passes 32 packets that are drawn, of which each stands for 16, and then 160 a second; a fourth more by chance.
+	most := addresses * (32*16 + int(160*took)) * 5 / 4
+	if n := passed["game:known"]; n < addresses*100 || n > most {
+		t.Errorf("of %d packets of known clients %d pass in %.1f s, want %d at most: %v", addresses*packets, n, took, most, passed)
+	}
+	if n := passed["game"]; n > 200+int(100*took) {
+		t.Errorf("%d packets pass beside those of known clients: %v", n, passed)
+	}
+	t.Logf("in %.1f s: %v", took, passed)
+}
+
 // TestFloodQuestions asks about packets of a flood: the answer is what would be done with them, and nothing changes.
 func TestFloodQuestions(t *testing.T) {
 	f := loadFlooded(t, "{start: {rate: 20/min, burst: 1}, stop: 10/min, limit: off, total: {rate: 10/min, burst: 1}}")
