@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Clients of UDP services that are protected from floods. One is known that the service has answered for a while (replyflow.h),
- * or that has an identifier which the service has told it, and nobody else (datagram.h). Who has an identifier at another
- * address is proved to be no forger, but not known: the next packet needs the identifier, too.
+ * or that sends an identifier which the service has issued to it, and to nobody else (datagram.h). Who sends an identifier from
+ * another address has proved to be no blind forger, but is not known: the next packet needs the identifier, too.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum {
 	CLIENT_FRESH = 1 << 10, /* its client has been found to be new */
 };
 
-/* Has a known client be new again, and an identifier that was told be unknown. A global function. */
+/* Has a known client be new again. A global function. */
 __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 {
 	__u64 hash = hash_reply_key(pair, ends), at, word;
@@ -28,10 +28,8 @@ __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 
 	at = find_reply_flow(b, hash);
 	word = live_reply_flow(b, at, hash, now);
-	if (word && at < REPLY_SLOTS)
-		__sync_val_compare_and_swap(
-			&b->word[at], word,
-			reply_state_of(word) == REPLY_CLIENT ? reply_word(hash, 1, REPLY_CLIENT_NEW, now) : 0);
+	if (word && at < REPLY_SLOTS && reply_state_of(word) == REPLY_CLIENT)
+		__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, 1, REPLY_CLIENT_NEW, now));
 	return 0;
 }
 
@@ -61,32 +59,52 @@ __noinline __u32 promote_client(__u64 pair, __u64 ends, __u64 index)
 	if (!word || at >= REPLY_SLOTS || reply_state_of(word) != REPLY_CLIENT_NEW)
 		return 0;
 	known = CLIENT_KNOWN | (reply_client_of(word) & CLIENT_CAME);
-	__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, known, REPLY_CLIENT, word));
+	__sync_val_compare_and_swap(&b->word[at], word,
+				    reply_word(hash, known, REPLY_CLIENT, word & (BIT(REPLY_SEEN_BITS) - 1)));
 	return 0;
 }
 
-/*
- * Whether a packet has an identifier that the service has told the address and port that it comes from: then it does come from there. A
- * global function.
- */
-__noinline __u32 has_what_it_was_told(struct xdp_md *ctx, struct packet *p, __u64 client, __u32 number)
+/* Whether an identifier is noted; if it is to be kept, it is remembered for longer. */
+static __always_inline bool is_issued(struct reply_key *id, bool keep)
 {
-	struct reply_bucket *b;
-	struct reply_key id = {};
-	__u64 hash;
+	struct reply_bucket *b = reply_bucket(reply_index(id));
+	__u64 hash = reply_hash(id), at = find_reply_flow(b, hash), word;
+	__u32 now = reply_now();
 
-	if (!p || !p->payload || !read_told_key(ctx, p->l4, datagram_length(p), number, &id))
-		return 0;
-	told_to_key(&id, client);
-	hash = reply_hash(&id);
-	b = reply_bucket(reply_index(&id));
-	return live_reply_flow(b, find_reply_flow(b, hash), hash, reply_now()) != 0;
+	word = live_reply_flow(b, at, hash, now);
+	if (word && at < REPLY_SLOTS && keep && reply_is_stale(word, REPLY_BARE_OPEN, now))
+		__sync_val_compare_and_swap(&b->word[at], word, reply_renewed(word, REPLY_BARE_OPEN, now));
+	return word != 0;
 }
 
-/* Whether a new client is known from now on. */
+/*
+ * Whether a packet has an identifier that the service has issued to the address and port that it comes from: then it does come from there.
+ * The identifier is remembered for longer. A global function.
+ */
+__noinline __u32 has_own_identifier(struct xdp_md *ctx, struct packet *p, __u64 client, __u32 number)
+{
+	struct reply_key id = {};
+	bool keep;
+
+	if (!p || !p->payload || !read_issued_key(ctx, p->l4, datagram_length(p), number, &id))
+		return 0;
+	keep = traits_of(p) & TRAIT_KEEP;
+	is_issued(&id, keep);
+	issued_to_key(&id, client);
+	return is_issued(&id, keep);
+}
+
+/*
+ * Whether a new client is known from now on. An index of WireGuard is random, and only peers get one. A server of QUIC may have the client
+ * choose the identifier, or derive it, so there an attacker may know what is issued to others. A client that exceeds its limit
+ * has to wait.
+ */
 static __always_inline bool becomes_known(struct xdp_md *ctx, struct packet *p, struct reply_key *t, __u32 number)
 {
-	if (!reads_datagrams || !has_what_it_was_told(ctx, p, reply_hash(t), number) || !stays_known(p, t, number))
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+
+	if (!f || f->protocol != DATAGRAMS_WIREGUARD || !has_own_identifier(ctx, p, reply_hash(t), number) ||
+	    limit_wait(&p->charged, f->each, traits_of(p)))
 		return false;
 	if (traits_of(p) & TRAIT_KEEP)
 		promote_client(t->pair, reply_ends(t), reply_index(t));
@@ -111,33 +129,35 @@ __noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number
 	if (found != CLIENT_FRESH)
 		state = is_reply(t.pair, reply_ends(&t), flags, reply_index(&t));
 	if (state == REPLY_CLIENT_NEW)
-		return becomes_known(ctx, p, &t, number);
+		return reads_datagrams && becomes_known(ctx, p, &t, number);
 	if (state != REPLY_CLIENT)
 		return 0;
 	if (found != CLIENT_DRAWN && bpf_get_prandom_u32() % CLIENT_SHARE)
 		return 1;
+	if (reads_datagrams)
+		has_own_identifier(ctx, p, reply_hash(&t), number);
 	return stays_known(p, &t, number);
 }
 
 /*
- * Whether somebody who sends with an identifier may go on to do so: flood.h has the limit, which each identifier has like the
- * address of a known client. One that exceeds it is forgotten.
+ * Whether one more packet that has an identifier may pass as such: all together have a limit, as an attacker may have got many
+ * identifiers. One packet in CLIENT_SHARE is charged, as of known clients. It is noted until when the limit is exceeded.
  */
-static __always_inline bool stays_told(struct reply_key *t, __u32 number, __u32 length, __u32 drawn)
+static __always_inline bool more_proved(__u32 number, __u32 length, bool drawn)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
-	struct charged charged = { .src = { .hi = t->pair } };
+	__u32 traits = TRAIT_KEEP | length << LENGTH_SHIFT;
+	struct charged charged = {};
 
-	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) ||
-	    !charge_limit(&charged, f->each, TRAIT_IPV6 | TRAIT_KEEP | length << LENGTH_SHIFT))
+	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) || !charge_limit(&charged, f->proved, traits))
 		return true;
-	forget_client(t->pair, reply_ends(t), reply_index(t));
+	flood_state(number)->unproved = charge_time(&charged) + limit_wait(&charged, f->proved, traits);
 	return false;
 }
 
 /*
  * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has an identifier that the service of a flood has
- * told. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or CLIENT_DRAWN. A global function.
+ * issued. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or CLIENT_DRAWN. A global function.
  */
 __noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
 {
@@ -145,8 +165,9 @@ __noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 	struct reply_key t = {};
 
 	number &= MAX_FLOODS;
-	return read_told_key(ctx, l4, length, number, &t) && is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) &&
-	       (look || stays_told(&t, number, length, drawn));
+	return read_once(&flood_state(number)->unproved) <= bpf_ktime_get_ns() &&
+	       read_issued_key(ctx, l4, length, number, &t) &&
+	       is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) && (look || more_proved(number, length, drawn));
 }
 
 static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Datagrams of protocols whose ends choose identifiers (internal/model/packet/datagram.go). A datagram that has an identifier
- * which a service has chosen is of somebody whom the service has told it: his address is not forged, and a flood of forged
- * packets does not have it. What leaves tells the identifiers. They are noted in the table of conversations (replyflow.h), each like a
- * conversation of UDP: for a short time, and for longer once a datagram has come with it.
+ * which a service has issued is of somebody who has got it from there: a flood of forged packets does not have it. issued.h notes
+ * the identifiers in the table of conversations (replyflow.h), each like a conversation without ports: for 30 s, and for ten
+ * minutes once a datagram has come with it.
  */
 #pragma once
 
@@ -92,25 +92,23 @@ static __always_inline struct id_place named_id(const struct datagram *d, __u32 
 		return d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH ? place : none;
 	}
 	place.at = d->first & 0x80 ? 6 : 1;
-	place.size = id_length;
-	if (length < LEAST_QUIC || length < place.at + id_length || (d->first & 0x80 && d->id_length != id_length))
-		return none;
-	return place;
+	place.size = d->first & 0x80 ? d->id_length : id_length;
+	return length < LEAST_QUIC || length < place.at + place.size ? none : place;
 }
 
 /*
- * The key of an identifier. Which service has told it makes no difference. The generated entry computes the same
+ * The key of an identifier. Which service has issued it makes no difference. The generated entry computes the same
  * (internal/compile/xdp/entry/datagram.go). The factors are odd: any such will do.
  */
-static __always_inline void told_key(struct reply_key *t, const struct datagram_id *id)
+static __always_inline void issued_key(struct reply_key *t, const struct datagram_id *id)
 {
 	t->pair = t->other = id->word[0] + id->word[1] * ID_FACTOR1 + id->word[2] * ID_FACTOR2;
 	t->own = t->ports = 0;
-	t->kind = REPLY_TOLD;
+	t->kind = REPLY_ISSUED;
 }
 
-/* The key of an identifier, by its own, that was told the client with a hash. */
-static __always_inline void told_to_key(struct reply_key *t, __u64 client)
+/* The key of an identifier, by its own, as issued to the client with a hash. */
+static __always_inline void issued_to_key(struct reply_key *t, __u64 client)
 {
 	t->pair = t->other = t->pair * ID_FACTOR1 ^ client;
 }
@@ -127,7 +125,7 @@ static __always_inline __u32 id_size(struct id_place place)
  * Reads the key of the identifier that a datagram has for its receiver. It has so many bytes behind the UDP header, which begins at
  * l4, and is for the service of a flood with a number. A global function, so that what it reads is not on the stack of others.
  */
-__noinline __u32 read_told_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number, struct reply_key *t)
+__noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number, struct reply_key *t)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
 	struct datagram_id id = {};
@@ -141,7 +139,7 @@ __noinline __u32 read_told_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32
 	size = id_size(place);
 	if (!size || bpf_xdp_load_bytes(ctx, l4 + sizeof(struct udphdr) + place.at, &id, size))
 		return 0;
-	told_key(t, &id);
+	issued_key(t, &id);
 	return 1;
 }
 
@@ -167,21 +165,28 @@ static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagra
 	return kind == 1 || (kind == 0 && length >= INITIAL_LENGTH);
 }
 
-/* Whether a packet has not the form of one with which somebody begins to talk: Datagrams.Begins() of datagram.go. A global function. */
-__noinline __u32 is_stray(struct xdp_md *ctx, struct packet *p, __u32 number)
+/*
+ * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has not the form of one with which somebody begins to
+ * talk: Datagrams.Begins() of datagram.go. A global function.
+ */
+__noinline __u32 stray_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	__u32 payload = l4 + sizeof(struct udphdr);
 	struct datagram d;
 	__u64 mac1[2];
-	__u32 length;
 
-	if (!p || !f || !p->payload || bpf_xdp_load_bytes(ctx, p->l4, &d, sizeof(d)))
+	if (!f || bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d)))
 		return 1;
-	length = datagram_length(p);
 	if (f->protocol == DATAGRAMS_QUIC)
-		return !quic_begins(ctx, &d, p->payload, length);
+		return !quic_begins(ctx, &d, payload, length);
 	if (d.kind != bpf_htonl(WIREGUARD_INITIATION) || length != INITIATION_LENGTH ||
-	    bpf_xdp_load_bytes(ctx, p->payload + MAC1_AT, mac1, sizeof(mac1)))
+	    bpf_xdp_load_bytes(ctx, payload + MAC1_AT, mac1, sizeof(mac1)))
 		return 1;
 	return !(mac1[0] | mac1[1]);
+}
+
+static __always_inline bool is_stray(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	return !p->payload || stray_datagram(ctx, p->l4, datagram_length(p), number);
 }

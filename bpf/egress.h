@@ -6,7 +6,7 @@
 #pragma once
 
 #include "count.h"
-#include "told.h"
+#include "issued.h"
 #include "decision.h"
 #include "replyleaving.h"
 #include "limit.h"

@@ -27,6 +27,8 @@ struct flood {
 	__u32 stop;
 	__u32 each;     /* of known clients */
 	__u32 protocol; /* enum datagrams */
+	__u32 proved;   /* of all packets together that have an identifier */
+	__u32 reserved;
 };
 
 struct {
@@ -39,8 +41,9 @@ struct {
 /* How a flood stands. Times are nanoseconds of CLOCK_MONOTONIC. The generated entry reads it. */
 struct flood_state {
 	__u64 until;      /* it goes on */
-	__u64 spent;      /* until then the limit for all others together is exceeded */
-	__u64 id_length;  /* in bytes, of the identifier that the service has told last (datagram.h), */
+	__u64 spent;      /* until then the limit for all others together is exceeded, */
+	__u64 unproved;   /* and that for all packets with an identifier */
+	__u64 id_length;  /* in bytes, of the identifier that the service has issued last (datagram.h), */
 	__u64 id_mask[3]; /* and its bits in three words */
 };
 
@@ -79,6 +82,7 @@ __noinline __u32 is_calm(struct packet *p, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
 
+	coarse_time(); /* which the generated entry reads, and leaves packets to general() until it is known */
 	return !p || !f || !flood_goes_on(p, &flood_state(number)->until, f->start, f->stop, time_of(p));
 }
 
@@ -92,8 +96,8 @@ __noinline __u32 is_spent(struct packet *p, __u32 number, __u32 limit)
 
 	if (!p)
 		return 0;
-	coarse_time(); /* which the generated entry reads, and leaves packets to general() until it is known */
-	wait = limit_wait(p, limit);
+	coarse_time(); /* likewise */
+	wait = limit_wait(&p->charged, limit, traits_of(p));
 	if (wait && traits_of(p) & TRAIT_KEEP)
 		flood_state(number)->spent = time_of(p) + wait;
 	return wait != 0;

@@ -459,24 +459,24 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 }
 
 /* How many nanoseconds it takes until a packet is within a limit, at least 1 if it is not now. It is not charged. A global function. */
-__noinline __u64 limit_wait(struct packet *p, __u32 number)
+__noinline __u64 limit_wait(struct charged *w, __u32 number, __u32 traits)
 {
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	__u64 hash, at, word, debt, ns;
 	struct limit_bucket *b;
 	struct charge c = {};
 
-	if (!p || !l)
+	if (!w || !l)
 		return 0;
-	hash = hash_prefixes(l, &p->charged, p->family & 1);
+	hash = hash_prefixes(l, w, traits & TRAIT_IPV6);
 	at = l->base + ((hash >> TIME_BITS) & l->mask);
 	b = bpf_map_lookup_elem(&limits, &at);
 	if (!b)
 		return 0;
-	ns = time_of(p);
+	ns = charge_time(w);
 	c.now = units(l, ns);
 	c.tag = tag_of(hash);
-	c.cost = cost_of(l, p->length);
+	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
 	c.most = l->most;
 	find_debt(b, &c, &word, &debt);
 	if ((__s64)(ns - read_once(&b->swept)) > (__s64)(2 * l->fresh)) /* it says nothing any more */

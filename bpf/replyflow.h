@@ -58,7 +58,7 @@ enum {
 
 /*
  * What the field of the client has where the other side is one: how many times it was answered in a unit of its own, and
- * whether it has come since. internal/model/ir/flood.go gives the reason for the number.
+ * whether it has come since. docs/design/udp-floods.md says how long that takes.
  */
 enum {
 	CLIENT_CAME = 64,
@@ -130,7 +130,7 @@ enum reply_kind {
 	REPLY_UDP = 0x2c1b3c6d,
 	REPLY_TCP = 0x297a2d39,
 	REPLY_ICMP = 0x1b56c4e9,
-	REPLY_TOLD = 0x165667b1, /* no conversation, but an identifier that a service has told (datagram.h) */
+	REPLY_ISSUED = 0x165667b1, /* no conversation, but an identifier that a service has issued (datagram.h) */
 	REPLY_OTHER = 0x55c5bab1,
 };
 

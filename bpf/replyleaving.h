@@ -132,9 +132,7 @@ static __always_inline __u32 reply_after_leaving(__u32 state, __u32 kind, __u32 
 		return reply_after_own_segment(state, flags);
 	if (state)
 		return state;
-	return kind == REPLY_UDP || kind == REPLY_TOLD ? REPLY_UDP_NEW
-	       : kind == REPLY_ICMP                    ? REPLY_ECHO
-						       : REPLY_BARE_NEW;
+	return kind == REPLY_UDP ? REPLY_UDP_NEW : kind == REPLY_ICMP ? REPLY_ECHO : REPLY_BARE_NEW;
 }
 
 /* 1 if a number is 0, without a branch: each would be one more path for the verifier. */
@@ -259,6 +257,13 @@ static __always_inline enum reply_written place_reply_flow(struct reply_bucket *
 	return REPLY_WRITTEN;
 }
 
+/* The time of a new word: that of an identifier is set back, so that it is not remembered for longer than a question unless it is used. */
+static __always_inline __u32 reply_begins(__u32 kind, __u32 now)
+{
+	return kind == REPLY_ISSUED ? (now - (LIFE_REPLY_BARE_NEW - LIFE_REPLY_UDP_NEW)) & (BIT(REPLY_SEEN_BITS) - 1)
+				    : now;
+}
+
 /*
  * Writes the word of a conversation that leaves: as has the state that it is to have, or 0 for that which follows from flags and kind.
  * Returns enum reply_written. A global function.
@@ -275,11 +280,15 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	now = reply_now();
 	if (at >= REPLY_SLOTS) {
 		state = as ? as : reply_after_leaving(REPLY_NONE, l->key.kind, l->flags);
-		return state ? place_reply_flow(b, reply_word(hash, l->client, state, now), now) : REPLY_UNWRITTEN;
+		return state ? place_reply_flow(b, reply_word(hash, l->client, state, reply_begins(l->key.kind, now)),
+						now)
+			     : REPLY_UNWRITTEN;
 	}
 	word = read_once(&b->word[at]);
 	if (!is_reply_flow(word, hash))
 		return REPLY_AGAIN;
+	if (l->key.kind == REPLY_ISSUED && !reply_is_over(word, now))
+		return REPLY_WRITTEN; /* what uses it says for how long it is remembered */
 	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
 	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
 	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
@@ -287,6 +296,7 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 		client = l->client;
 	if (!state)
 		return REPLY_UNWRITTEN;
+	now = reply_begins(l->key.kind, now);
 	if (__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, client, state, now)) != word)
 		return REPLY_AGAIN;
 	return REPLY_WRITTEN;
@@ -426,17 +436,17 @@ static __always_inline bool may_be_noted(struct reply_key *t)
 }
 
 /*
- * Notes the identifier that a datagram tells which leaves from a protected service: its UDP header begins at l4, and client is the hash of its key
+ * Notes the identifier that a datagram issues which leaves from a protected service: its UDP header begins at l4, and client is the hash of its key
  * (datagram.h). A global function.
  */
-__noinline __u32 note_told(struct __sk_buff *skb, __u32 l4, __u64 client);
+__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client);
 
 /* Notes what a service sends to a client. */
 static __always_inline void note_answer(struct __sk_buff *skb, struct leaving *l)
 {
 	note_client(&l->key);
 	if (reads_datagrams)
-		note_told(skb, l->l4, reply_hash(&l->key));
+		note_issued(skb, l->l4, reply_hash(&l->key));
 }
 
 /* Notes the conversation of a packet that is not usual. A global function. */

@@ -228,13 +228,31 @@ __noinline __u32 known_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
 	return known_client(ctx, &p, number);
 }
 
-/* proved_datagram() for a usual frame. A global function. */
-__noinline __u32 proved_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+/* Reads where the UDP header begins in a usual frame, and how many bytes follow it. Returns false for a frame that is none. */
+static __always_inline bool read_datagram(struct xdp_md *ctx, __u32 v6, __u32 *l4, __u32 *length)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct segment s;
 
 	if (!read_usual_frame(&s, data, end, v6, sizeof(struct udphdr)) || s.left < sizeof(struct udphdr))
-		return 0;
-	return proved_datagram(ctx, s.l4, s.left - sizeof(struct udphdr), number);
+		return false;
+	*l4 = s.l4;
+	*length = s.left - sizeof(struct udphdr);
+	return true;
+}
+
+/* proved_datagram() for a usual frame. A global function. */
+__noinline __u32 proved_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+{
+	__u32 l4, length;
+
+	return read_datagram(ctx, v6, &l4, &length) && proved_datagram(ctx, l4, length, number);
+}
+
+/* stray_datagram() for a usual frame. A global function. */
+__noinline __u32 stray_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+{
+	__u32 l4, length;
+
+	return !read_datagram(ctx, v6, &l4, &length) || stray_datagram(ctx, l4, length, number);
 }

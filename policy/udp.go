@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -34,6 +35,8 @@ func udpWord(text string) (bool, *flaw) {
 	f := wordFlaw(udpForm, text, []string{"protect", "off"})
 	if switches[text] || text == "auto" || text == "always" {
 		f.hintf("write udp: protect")
+	} else if _, ok := udpKinds[strings.ToLower(text)]; ok {
+		f.hintf("write udp: {protect: %s}", strings.ToLower(text))
 	} else if _, g := readRate(text); g == nil {
 		f.hintf("write udp: {start: %s}", text)
 	}
@@ -43,8 +46,17 @@ func udpWord(text string) (bool, *flaw) {
 // udpKinds are the protocols by which a sender proves that its address is not forged. With generic none does.
 var udpKinds = map[string]packet.Datagrams{"generic": packet.Generic, "wireguard": packet.WireGuard, "quic": packet.QUIC}
 
+// udpKind reads a protocol.
+func udpKind(text string) (packet.Datagrams, *flaw) {
+	kind, f := choice(udpKinds)(text)
+	if on, isSwitch := switches[text]; f != nil && isSwitch && !on {
+		f.hintf("write udp: off")
+	}
+	return kind, f
+}
+
 var udpKeys = []key[UDP]{
-	{"protect", func(p place, to *UDP, v *node) { to.Protect = scalarOf(p, "protect", v, choice(udpKinds)) }},
+	{"protect", func(p place, to *UDP, v *node) { to.Protect = scalarOf(p, "protect", v, udpKind) }},
 	{"start", func(p place, to *UDP, v *node) { to.Start = p.udpRate("start", v) }},
 	{"stop", func(p place, to *UDP, v *node) { to.Stop = p.udpRate("stop", v) }},
 	{"known", place.udpKnown},
@@ -71,6 +83,11 @@ func (p place) udp(to *Service, v *node) {
 				to.UDP.Known.Rate, to.UDP.Known.Burst = fastKnown, 2*fastKnown
 			}
 			in.udpStops(to.UDP, v)
+			if v.Get("total") == nil && v.Get("start") != nil && below(&to.UDP.Stop, to.UDP.Total) { // what would end the flood
+				total := to.UDP.Stop
+				total.Burst = total.usualBurst().n
+				to.UDP.Total = &total
+			}
 			if to.UDP.Limits == nil && to.UDP.Total == nil {
 				in.errorf(v.Get("limit").Pos, "limit and total are off: nothing would be dropped").Hint = "leave one of them, or write udp: off"
 			}
@@ -102,6 +119,14 @@ const leastKnown = 100
 // udpKnown reads the limit of each known client.
 func (p place) udpKnown(to *UDP, v *node) {
 	before := len(p.r.errs)
+	if per := v.Get("per"); per != nil {
+		p.errorf(per.Pos, "known is by source already").Hint = "remove per"
+		return
+	}
+	if most := v.Get("max"); most != nil {
+		p.errorf(most.Pos, "known has no max: it is held for as many sources as limits have places").Hint = "remove max"
+		return
+	}
 	to.Known = p.udpRate("known", v)
 	to.Known.From = &PrefixLen{defaultV4, defaultV6}
 	if perSecond := to.Known.Rate * uint64(time.Second) / uint64(max(to.Known.Per, 1)); len(p.r.errs) == before && v.Whole() && perSecond < leastKnown {
@@ -124,6 +149,14 @@ func (p place) udpLimits(to *UDP, v *node) {
 		return
 	}
 	before := len(p.r.errs)
+	if v.Kind == yamltree.Word {
+		text := "50/s"
+		if _, f := readRate(v.Text); f == nil {
+			text = v.Text
+		}
+		p.errorf(v.Pos, "limit must be off or a mapping, got %s", v).Hint = fmt.Sprintf("write {rate: %s, per: from/24/56}", text)
+		return
+	}
 	to.Limits = p.overs("limit", v)
 	if len(p.r.errs) > before || !v.Whole() {
 		return
@@ -136,6 +169,8 @@ func (p place) udpLimits(to *UDP, v *node) {
 		switch {
 		case o.From == nil:
 			p.errorf(o.Pos, "limit is by sources").Hint = "write per: from/24/56, or total for one rate for all"
+		case o.Bits:
+			p.errorf(o.Pos, "limit is a rate of packets, not of bits").Hint = "write {rate: 50/s, per: from/24/56}"
 		case o.Ban != nil:
 			p.errorf(o.Pos, "limit cannot ban: anybody can forge the source of a UDP packet").Hint = "remove ban"
 		}
@@ -166,7 +201,10 @@ func (p place) floodable(earlier []Service, s Service, n *node) {
 	if v := n.Get("udp"); s.UDP != nil && len(ofUDP(s.Port)) == 0 {
 		p.errorf(v.Pos, "udp needs a port of UDP").Hint = fmt.Sprintf("write port: udp/%d", s.Port[0].First)
 	} else if s.UDP != nil && s.Guard != nil {
-		p.errorf(v.Pos, "udp and guard are both about floods of UDP, and one does").Hint = "remove udp: the guard knows verified clients, and limits all others"
+		p.errorf(v.Pos, "udp and guard both limit floods of UDP").Hint = "use one; the guard is for DNS"
+	}
+	if s.UDP != nil && s.Track == Track {
+		p.errorf(n.Get("track").Pos, "track: true has netfilter decide about the service, and udp needs XDP").Hint = "remove track: true"
 	}
 	for _, e := range earlier {
 		key := "udp"

@@ -15,8 +15,8 @@ func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else those pass that have an identifier which the service has told their sender;
-//   - those beyond the limit for all together are dropped, then those with which nobody begins to talk, and then those beyond the limits by prefix.
+//   - else those pass that have an identifier which the service has issued to anybody;
+//   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.
 //
 // The limit for all is asked first, without a charge: a flood from many prefixes has used it up, and costs no more than that. It is
 // charged last, so that no prefix uses up what it may not have.
@@ -35,9 +35,13 @@ func (l *lowering) flood(s policy.Service) {
 		Stop:  l.limits(s.Name+":udp-stop", []policy.Over{u.Stop})[0],
 		Each:  l.limits(s.Name+":known", []policy.Over{each})[0],
 	})
+	if u.Protect != packet.Generic {
+		each.From = nil
+		l.program.Floods[number].Proved = l.limits(s.Name+":proved", []policy.Over{each})[0]
+	}
 	add := func(name string, verdict ir.Verdict, rule ir.Rule) {
 		rule.Name, rule.Kind, rule.Verdict, rule.Line, rule.Col = s.Name+":"+name, ir.RuleKindService, verdict, s.Pos.Line, s.Pos.Col
-		rule.Flood = number
+		rule.Flood, rule.Placement = number, ir.PlaceEarliest // one stage for all, whatever placement the policy has
 		rule.Observe = u.Observe && verdict == ir.Drop
 		l.match(&rule, policy.Match{Port: ports, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
@@ -46,15 +50,13 @@ func (l *lowering) flood(s policy.Service) {
 	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
 	if u.Protect != packet.Generic {
 		add("proved", ir.Pass, ir.Rule{Asks: ir.AsksProved})
+		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}
 	over := l.limits(s.Name+":limit", u.Limits)
 	if u.Total != nil {
 		total := l.limits(s.Name+":total", []policy.Over{*u.Total})
 		add("total", ir.Drop, ir.Rule{Asks: ir.AsksSpent, Over: total})
 		over = append(over, total...)
-	}
-	if u.Protect != packet.Generic {
-		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}
 	if over != nil {
 		add("limit", ir.Drop, ir.Rule{Over: over})

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"encoding/binary"
 	"sync"
 	"time"
 
@@ -29,4 +30,29 @@ func (s *scene) besideFlood(lines []string, rule string, during func()) {
 		return
 	}
 	during()
+}
+
+// boundedFlood checks what has passed since a flood began at a service that drops what nobody begins with: a start of 500 packets at once, and 50 a second after
+// that, beside as many that its clients may have sent.
+func (s *scene) boundedFlood(service string, began time.Time) {
+	s.Helper()
+	most := 2*(2*500+50) + uint64(2*50*time.Since(began)/time.Second) + 1000
+	if n := s.counted(service+":calm") + s.counted(service); n > most {
+		s.Errorf("%d packets passed that nothing proved, want %d at most", n, most)
+	}
+	if s.counted(service+":stray") == 0 {
+		s.Error("no packet is counted as one with which nobody begins")
+	}
+}
+
+// ageFlows has all flows that the program knows be older, by units of 2^32 ns.
+func (s *scene) ageFlows(units uint16) {
+	s.Helper()
+	s.replyTable(func(words, _ []byte) {
+		for ; len(words) > 0; words = words[8:] {
+			if binary.NativeEndian.Uint64(words) != 0 {
+				binary.NativeEndian.PutUint16(words, binary.NativeEndian.Uint16(words)-units)
+			}
+		}
+	})
 }

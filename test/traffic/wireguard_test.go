@@ -145,6 +145,10 @@ func TestWireGuardFlood(t *testing.T) {
 		}
 		all("at first", 1, 20) // the handshake
 		all("without a flood", 5, 4)
+		for range 12 { // 50 s, in which each sends now and then
+			all("in the meantime", 1, 4)
+			s.ageFlows(1)
+		}
 		if n := s.counted("vpn:total") + s.counted("vpn:stray") + s.counted("vpn:limit"); n > 0 {
 			t.Fatalf("without a flood %d packets are dropped", n)
 		}
@@ -158,6 +162,7 @@ func TestWireGuardFlood(t *testing.T) {
 				forged = append(forged, fmt.Sprintf("%s payload=0x04000000%08x%048x", from, r.Uint32(), r.Uint64()))
 			}
 		}
+		began := time.Now()
 		s.besideFlood(forged, "vpn:total", func() {
 			all("beside a flood", 20, 4)
 			proved := s.counted("vpn:proved")
@@ -169,5 +174,6 @@ func TestWireGuardFlood(t *testing.T) {
 				t.Errorf("of %d packets %d are counted as proved", moved*10, n)
 			}
 		})
+		s.boundedFlood("vpn", began)
 	})
 }

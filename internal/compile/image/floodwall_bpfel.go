@@ -63,6 +63,8 @@ type floodwallFlood struct {
 	Stop     uint32
 	Each     uint32
 	Protocol uint32
+	Proved   uint32
+	Reserved uint32
 }
 
 type floodwallGuard struct {

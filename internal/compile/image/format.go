@@ -8,6 +8,7 @@ var formats = map[string]int{
 	DynamicInfo: 4, // it has marks of the addresses that sets may have, and some of the host's own addresses
 	ReplyFlows:  2, // tags have 37 bits
 	ReplyFilter: 2, // it has two filters
+	FloodStates: 2, // it has what is read of datagrams
 }
 
 // readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which

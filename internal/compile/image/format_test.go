@@ -93,7 +93,7 @@ evictions 1 bc719d4e
 offences 1 0e56ae1c
 samples 1 0e56ae1c
 samplers 1 887429e0
-.data.floods 1 a2e28f2c
+.data.floods 2 bf98dcb4
 .data.replied 2 aa185620
 .data.replies 2 4629dfaf
 .data.services 1 7171248a

@@ -48,7 +48,7 @@ const (
 	ProtectionStateSize = 24
 	FlowBucketSize      = 64
 	SynKeysSize         = 56
-	FloodStateSize      = 48 // of bpf/flood.h
+	FloodStateSize      = 56 // of bpf/flood.h
 )
 
 // MaxFloods is how many UDP services can be protected. MAX_FLOODS of bpf/flood.h.
@@ -84,7 +84,8 @@ const (
 	FindOpenFlow6  = "find_open_flow6"  // the same by the hash of two IPv6 addresses
 	Addresses6     = "hash_addresses6"  // which this is, of their four halves
 	IsReply        = "is_reply"         // whether a packet is a reply: addresses, ports, protocol, flags of TCP
-	ProvedInFrame  = "proved_in_frame"  // whether a usual frame has an identifier that the service has told: context, family, number of the flood
+	ProvedInFrame  = "proved_in_frame"  // whether a usual frame has an identifier that the service has issued: context, family, number of the flood
+	StrayInFrame   = "stray_in_frame"   // whether nobody begins with such a datagram, likewise
 	KnownInFrame   = "known_in_frame"   // whether a usual frame is of a known client: context, family, number of the flood with flags
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known

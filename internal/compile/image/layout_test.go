@@ -88,7 +88,7 @@ func TestStructLayouts(t *testing.T) {
 		{"flow_bucket", image.FlowBucketSize, map[string]int{"word": 0}},
 		{"syn_keys", image.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": image.SynKeysHash}},
 		{"host_ends", image.HostEndsSize, map[string]int{"shown": 0, "marks": 32, "word": 32 + 4096}},
-		{"flood_state", image.FloodStateSize, map[string]int{"until": 0, "spent": 8, "id_length": 16, "id_mask": 24}},
+		{"flood_state", image.FloodStateSize, map[string]int{"until": 0, "spent": 8, "unproved": 16, "id_length": 24, "id_mask": 32}},
 		{"reply_bucket", image.ReplyBucketSize, map[string]int{"word": 0}},
 		{"reply_filter", image.ReplySecretsSize + image.ReplyUsedSize + 8, map[string]int{
 			"secrets": 0, "used": image.ReplySecretsSize, "bits": image.ReplySecretsSize + image.ReplyUsedSize,

@@ -12,7 +12,7 @@ const (
 	ReplyTagShift    = 27                                                // REPLY_TAG_SHIFT: the bits of a word from there on are the tag
 	ReplyUDP         = 0x2c1b3c6d                                        // enum reply_kind
 	ReplyTCP         = 0x297a2d39
-	ReplyTold        = 0x165667b1
+	ReplyIssued      = 0x165667b1
 	ReplyClientNew   = 14      // REPLY_CLIENT_NEW
 	ReplyClient      = 15      // REPLY_CLIENT
 	ServiceWords     = 2 << 10 // words of service_ports of bpf/replyleaving.h

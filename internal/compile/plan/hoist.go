@@ -211,6 +211,9 @@ func (pl *Plan) assign(i int, late lateRules) (Assignment, *StageError) {
 // earliest is the first stage that can decide a rule by itself.
 func (pl *Plan) earliest(r *ir.Rule) (Assignment, *StageError) {
 	why := "all it asks for is in the packet"
+	if r.Asks != ir.NoFlood {
+		why = "only XDP knows whom a service has answered"
+	}
 	var first, last, lastWhy string
 	for _, s := range pl.Target.stages() {
 		key, reason := pl.Unfit(r, s)

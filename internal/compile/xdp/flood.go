@@ -31,7 +31,7 @@ func floodPart(p *ir.Program) (component, error) {
 			to := into(memory, image.FloodLimits, shape)
 			for i := range p.Floods {
 				f := &p.Floods[i]
-				image.Put(to[i*image.FloodSize:], image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each), Protocol: uint32(f.Protocol)})
+				image.Put(to[i*image.FloodSize:], image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each), Proved: uint32(f.Proved), Protocol: uint32(f.Protocol)})
 				for _, v := range f.Ports {
 					for port := v.First; port <= v.Last; port++ {
 						into(memory, image.PortFloods, numbers)[port-packet.PortUDP] = byte(i + 1)

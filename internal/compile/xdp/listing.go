@@ -114,9 +114,9 @@ var mapUses = map[string]string{
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
 	image.ClientPorts: "floods: a bit for each port whose clients are noted",
-	image.PortFloods:  "floods: of each port the flood that is told there",
-	image.FloodLimits: "floods: by which limits each is told",
-	image.FloodStates: "floods: until when each goes on, and the limit for all is exceeded",
+	image.PortFloods:  "floods: of each port the flood that is detected there",
+	image.FloodLimits: "floods: by which limits each is detected",
+	image.FloodStates: "floods: until when each goes on and its limits are exceeded, the length of identifiers",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",
 	image.HostPorts: "protections: that of each port of this host",

@@ -43,7 +43,7 @@ type World struct {
 	Observe func(r Reason)                           // is told of checks and rules that only count
 
 	Known  func(pkt *packet.Packet) bool            // whether a packet is of a known client: see Flood
-	Proved func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier that the service of a flood, by its index, has told its sender
+	Proved func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier that the service of a flood, by its index, has issued to anybody
 	Calm   func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
 	Spent  func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged
 

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Flood is how floods at a UDP service are told. Clients of the service are known by what it answers: one that it has answered in
+// Flood is how floods at a UDP service are detected. Clients of the service are known by what it answers: one that it has answered in
 // KnownTimes units of KnownUnit, having come again since each time, is known until it stays away for KnownLife. So it takes at least
 // KnownTimes-2 whole units to become known. Packets of all others are charged to Start; there is a flood for FloodTime after they have exceeded
 // it, and while they exceed Stop.
@@ -21,6 +21,7 @@ type Flood struct {
 	Start    int              // limits, by their index in Program.Limits
 	Stop     int
 	Each     int // the limit of a source's packets as a known client, of which one in KnownShare is charged; one that exceeds it during a flood is known no more
+	Proved   int // the limit of all packets together that have an identifier, likewise; Generic has none
 }
 
 // What makes a client known: bpf/replyflow.h, and bpf/flood.h.
@@ -40,7 +41,7 @@ const (
 	NoFlood    FloodQuestion = iota // the rule asks none
 	AsksKnown                       // whether the packet is of a known client
 	AsksCalm                        // whether there is no flood of packets of others
-	AsksProved                      // whether the packet names an identifier that the service has told its sender
+	AsksProved                      // whether the packet has an identifier that the service has issued to anybody
 	AsksSpent                       // whether the one limit in Over would be exceeded: the packet is not charged
 	AsksStray                       // whether the packet has not the form of one with which somebody begins to talk
 )
@@ -67,10 +68,14 @@ func (e *evaluation) asked(r *Rule) bool {
 	return true
 }
 
-// floodLine says by what floods at a service are told.
+// floodLine says by what floods at a service are detected.
 func (p *Program) floodLine(f *Flood) string {
+	proved := ""
+	if f.Protocol != packet.Generic {
+		proved = " proved=" + p.LimitText(f.Proved)
+	}
 	return strings.Join([]string{
 		"flood " + f.Service + ":", f.Protocol.String(), Match{packet.DPort, f.Ports}.values(),
 		"start=" + p.LimitText(f.Start), "stop=" + p.LimitText(f.Stop), fmt.Sprintf("known=%s of 1/%d", p.LimitText(f.Each), KnownShare),
-	}, " ")
+	}, " ") + proved
 }

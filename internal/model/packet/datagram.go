@@ -65,8 +65,21 @@ func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 	return nil, false
 }
 
-// Named returns the identifier of the receiver that a datagram has. Those of QUIC have a length, in bytes, that only the receiver knows; 0 means that he
-// has none. ok is false if there is no identifier.
+// Sizes reports whether a datagram tells how long the identifiers of its sender are. A Handshake packet of QUIC does. An Initial may refuse a client,
+// and have the identifier that the client chose.
+func (d Datagrams) Sizes(payload []byte) bool {
+	if d != QUIC || len(payload) < leastQUIC || payload[0]&0x80 == 0 {
+		return false
+	}
+	handshake := byte(2)
+	if binary.BigEndian.Uint32(payload[1:]) == quicV2 {
+		handshake = 3
+	}
+	return payload[0]>>4&3 == handshake
+}
+
+// Named returns the identifier of the receiver that a datagram has. A short packet of QUIC does not say how long it is:
+// length, in bytes, is that of the receiver's identifiers, 0 if he has none. ok is false if there is no identifier.
 func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 	switch d {
 	case WireGuard:
@@ -78,16 +91,13 @@ func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 		}
 	case QUIC:
 		at := 1
-		if len(payload) < leastQUIC || length < LeastID || length > MostID {
+		if len(payload) < leastQUIC {
 			return nil, false
 		}
 		if payload[0]&0x80 != 0 {
-			if int(payload[5]) != length {
-				return nil, false
-			}
-			at = 6
+			at, length = 6, int(payload[5])
 		}
-		if len(payload) < at+length {
+		if length < LeastID || length > MostID || len(payload) < at+length {
 			return nil, false
 		}
 		return payload[at:][:length], true
@@ -117,7 +127,9 @@ func wireguardKind(payload []byte) uint32 {
 }
 
 // Versions of QUIC: the number, and the type of an Initial packet. That of 0-RTT is the next.
-var quicVersions = map[uint32]byte{1: 0, 0x6b3343cf: 1}
+var quicVersions = map[uint32]byte{1: 0, quicV2: 1}
+
+const quicV2 = 0x6b3343cf
 
 // quicBegins reports whether a datagram begins with an Initial packet, or one of 0-RTT, or is a short one, with which a client goes on from
 // another address. The bit 0x40 is 1 in all that come before a server says that it need not be (RFC 9287).

@@ -10,9 +10,10 @@ import (
 
 // Offsets in struct flood_state of bpf/flood.h.
 const (
-	floodUntil  = 0
-	floodSpent  = 8
-	floodIDMask = 24
+	floodUntil    = 0
+	floodSpent    = 8
+	floodUnproved = 16
+	floodIDMask   = 32
 )
 
 // What stands beside the number of a flood: bpf/client.h.
@@ -35,7 +36,12 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 		s.noCalm(r.Flood)
 		s.portsFor(later)
 	case ir.AsksProved:
+		s.short = s.newLabel()
 		s.proved(r.Flood, decision, next)
+		s.Mark(next)
+		s.portsFor(later)
+	case ir.AsksStray:
+		s.stray(r.Flood, decision, next)
 		s.Mark(next)
 		s.portsFor(later)
 	case ir.AsksSpent:
@@ -56,8 +62,8 @@ func (s *section) portsFor(later []rule) {
 func (s *section) knownClient(flood int, decision uint32, next string) {
 	s.replied(next, func(none string) {
 		drawn, known, others := s.newLabel(), s.newLabel(), none
-		reads := s.Program.Floods[flood].Protocol != packet.Generic
-		if reads {
+		atOnce := s.Program.Floods[flood].Protocol == packet.WireGuard // becomes_known()
+		if atOnce {
 			others = s.newLabel()
 		}
 		s.Add(
@@ -69,7 +75,7 @@ func (s *section) knownClient(flood int, decision uint32, next string) {
 		s.Mark(drawn)
 		s.askFrame(image.KnownInFrame, flood|clientDrawn)
 		s.Add(asm.JNE.Imm(asm.R0, 0, known), asm.Ja.Label(toGeneral))
-		if reads {
+		if atOnce {
 			s.Mark(others)
 			s.Add(asm.JNE.Imm(asm.R0, image.ReplyClientNew, none))
 			s.askFrame(image.KnownInFrame, flood|clientFresh)

@@ -56,7 +56,7 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	switch {
 	case source.Reply && onlyFields(source) && len(source.Over) == 0 && s.proto.ports != nil:
 		r.reply = true
-	case source.Asks != ir.NoFlood && source.Asks != ir.AsksStray && onlyFields(source) && s.proto.number == packet.ProtoUDP:
+	case source.Asks != ir.NoFlood && onlyFields(source) && s.proto.number == packet.ProtoUDP:
 		r.flood, r.over = true, nil
 	case source.Conditional() && !justLimited(source):
 		r.over = nil

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Notes the identifiers that protected services tell in what leaves (datagram.h): each as told to anybody, and as told to the client. */
+/* Notes the identifiers that protected services issue in what leaves (datagram.h): each for anybody, and for the client that gets it. */
 #pragma once
 
 #include "datagram.h"
@@ -8,7 +8,7 @@
 #include "replyleaving.h"
 
 /*
- * The place of the identifier that a datagram which leaves tells: Datagrams.Chosen() of datagram.go. payload is where it
+ * The place of the identifier that a datagram which leaves issues: Datagrams.Chosen() of datagram.go. payload is where it
  * begins, and length how many bytes it has.
  */
 static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const struct datagram *d, __u32 protocol,
@@ -50,8 +50,17 @@ __noinline __u32 note_size(__u32 number, __u32 size)
 }
 
 /*
- * Reads the key of the identifier that a datagram tells, whose UDP header begins at l4. A global function, so that what it reads is
- * not on the stack of others.
+ * Whether a datagram tells how long the identifiers of its sender are: a Handshake packet does, which only a client gets that has
+ * begun a handshake. An Initial may refuse one, and have what an attacker chose.
+ */
+static __always_inline bool tells_size(const struct datagram *d)
+{
+	return (d->first >> 4 & 3) == (quic_version(d) == QUIC_V2 ? 3 : 2);
+}
+
+/*
+ * Reads the key of the identifier that a datagram issues, whose UDP header begins at l4. A global function, so that what it reads is
+ * not on the stack of others. Returns the protocol, 0 if there is none.
  */
 __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_key *t)
 {
@@ -60,6 +69,7 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 	struct id_place place;
 	struct datagram d;
 	struct flood *f;
+	__u64 known;
 
 	if (!t || bpf_skb_load_bytes(skb, l4, &d, sizeof(d)))
 		return 0;
@@ -73,10 +83,11 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 	size = id_size(place);
 	if (!size || bpf_skb_load_bytes(skb, l4 + place.at, &id, size))
 		return 0;
-	if (f->protocol == DATAGRAMS_QUIC && read_once(&flood_state(number)->id_length) != size)
+	known = read_once(&flood_state(number)->id_length);
+	if (f->protocol == DATAGRAMS_QUIC && known != size && (!known || tells_size(&d)))
 		note_size(number, size);
-	told_key(t, &id);
-	return 1;
+	issued_key(t, &id);
+	return f->protocol;
 }
 
 static __always_inline void note_id(struct reply_key *t)
@@ -85,14 +96,17 @@ static __always_inline void note_id(struct reply_key *t)
 }
 
 /* See replyleaving.h. */
-__noinline __u32 note_told(struct __sk_buff *skb, __u32 l4, __u64 client)
+__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client)
 {
 	struct reply_key t = {};
+	__u32 protocol = read_chosen_key(skb, l4, &t);
 
-	if (!read_chosen_key(skb, l4, &t))
+	if (!protocol)
 		return 0;
 	note_id(&t);
-	told_to_key(&t, client);
+	if (protocol != DATAGRAMS_WIREGUARD)
+		return 0;
+	issued_to_key(&t, client);
 	note_id(&t);
 	return 0;
 }
