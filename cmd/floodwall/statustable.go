@@ -14,7 +14,7 @@ import (
 
 // StatusTables makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
 func StatusTables(s *control.Status, all bool) []*wording.Table {
-	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)}
+	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s), udpTable(s)}
 }
 
 func deviceTable(s *control.Status) *wording.Table {
@@ -82,6 +82,26 @@ func protectionTable(s *control.Status) *wording.Table {
 		t.Row(p.Service, p.Mode, p.Method, cookies(p), connections, capacity, mss, scale, cmp.Or(strings.Join(p.Options, " "), "-"))
 	}
 	return t
+}
+
+func udpTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("udp service", "protocol", "flood")
+	if s.UDP == nil {
+		return t
+	}
+	for _, u := range s.UDP.Services {
+		flood := "no"
+		if u.Flood {
+			flood = fmt.Sprintf("for %.0f s", u.Left)
+		}
+		t.Row(u.Service, u.Protocol, flood)
+	}
+	return t
+}
+
+// clientsLine says how many clients UDP services have.
+func clientsLine(u *control.UDPStatus) string {
+	return fmt.Sprintf("%s of UDP services, and %s", wording.Things(u.Known, "known client", "known clients"), wording.Count(u.New)+" new")
 }
 
 // cookies says whether SYNs are answered with cookies.

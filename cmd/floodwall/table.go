@@ -30,6 +30,14 @@ func Head(t *operate.Top) []string {
 	rates.Row("dropped", wording.Rate(t.Dropped.Packets), wording.Rate(t.Dropped.Bits))
 	name := fmt.Sprintf("%s, generation %d, %s on %s, over %.1f s", t.Policy, t.Generation, t.Target, strings.Join(t.Devices, ", "), t.Seconds)
 	lines := append([]string{wording.Printable(name)}, rates.Lines()...)
+	if t.UDP != nil {
+		lines = append(lines, clientsLine(t.UDP))
+		for _, u := range t.UDP.Services {
+			if u.Flood {
+				lines = append(lines, fmt.Sprintf("flood at %s: known clients pass first, for %.0f s after it", wording.Printable(u.Service), u.Left))
+			}
+		}
+	}
 	if t.ReplyFlows != nil {
 		lines = append(lines, flowsLine(t.ReplyFlows))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
@@ -113,7 +114,11 @@ func TestUDPFlood(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("udp %d.%d.%d.%d:%d > 10.0.0.2:7000 len=%d", 20+r.IntN(100), r.IntN(256), r.IntN(256), r.IntN(256), 1024+r.IntN(60000), 34+r.IntN(60)))
 		}
 		began := time.Now()
-		s.besideFlood(lines, "game:total", func() { g.together(players, 100) })
+		s.udpStands("game", false, len(players))
+		s.besideFlood(lines, "game:total", func() {
+			s.udpStands("game", true, len(players))
+			g.together(players, 100)
+		})
 		// The limits: the burst of start and its rate for a moment, then total.
 		most := 2*500 + 50 + uint64(50*time.Since(began)/time.Second) + 50
 		if n := g.reached.Load(); n > most {
@@ -143,4 +148,21 @@ func (g *game) together(players []player, n int) {
 		})
 	}
 	all.Wait()
+}
+
+// udpStands compares what status says of a protected service and of the clients that are known.
+func (s *scene) udpStands(service string, flood bool, known int) {
+	s.Helper()
+	var status *control.Status
+	err := s.server.Do(func() (err error) {
+		status, err = s.Status(s.ctx)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	u := status.UDP
+	if u == nil || len(u.Services) != 1 || u.Services[0].Service != service || u.Services[0].Flood != flood || u.Services[0].Left > 0 != flood || u.Known != known {
+		s.Errorf("status says %+v, want a flood: %t, and %d known clients", u, flood, known)
+	}
 }

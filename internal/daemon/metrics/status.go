@@ -30,6 +30,8 @@ var (
 	flows      = NewGauge("floodwall_reply_flows", "Flows that began inside, whose replies pass.")
 	flowSpace  = NewGauge("floodwall_reply_flows_capacity", "Flows that the table has space for.")
 	displaced  = NewCounter("floodwall_reply_flows_displaced_total", "Flows that were forgotten, or not noted, for lack of space.")
+	udpFlood   = NewGauge("floodwall_udp_flood", "1 while a protected UDP service drops what exceeds its limits.", "service")
+	udpClients = NewGauge("floodwall_udp_clients", "Clients of protected UDP services, known and new.", "state")
 	generation = NewGauge("floodwall_policy_generation", "Number of the policy that runs, 0 when none does.")
 	inForce    = NewGauge("floodwall_policy_in_force", "1 while the kernel has the whole policy, 0 while a part is missing or nothing runs.")
 )
@@ -38,7 +40,7 @@ var (
 func Running(status func(context.Context) (*control.Status, error)) Part {
 	return Part{
 		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, space, evictions, cookies,
-			active, flows, flowSpace, displaced, generation, inForce},
+			active, flows, flowSpace, displaced, udpFlood, udpClients, generation, inForce},
 		Read: func(ctx context.Context, add Add) error {
 			s, err := status(ctx)
 			if errors.Is(err, datapath.ErrNotLoaded) {
@@ -56,6 +58,7 @@ func Running(status func(context.Context) (*control.Status, error)) Part {
 				add(flowSpace, float64(r.Capacity))
 				add(displaced, float64(r.Displaced+r.Refused))
 			}
+			addUDP(s.UDP, add)
 			add(generation, float64(s.Generation))
 			add(inForce, truth(len(s.Open) == 0))
 			return nil
@@ -106,6 +109,17 @@ func addRules(s *control.Status, add Add) {
 			add(packets, float64(c.Packets), device, c.Verdict)
 		}
 	}
+}
+
+func addUDP(u *control.UDPStatus, add Add) {
+	if u == nil {
+		return
+	}
+	for _, s := range u.Services {
+		add(udpFlood, truth(s.Flood), s.Service)
+	}
+	add(udpClients, float64(u.Known), "known")
+	add(udpClients, float64(u.New), "new")
 }
 
 func addTables(s *control.Status, add Add) {

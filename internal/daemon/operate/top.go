@@ -25,6 +25,7 @@ type Top struct {
 	Passed     Rate                     `json:"passed"`
 	Dropped    Rate                     `json:"dropped"`
 	ReplyFlows *control.ReplyFlowStatus `json:"reply_flows,omitempty"` // nil where XDP tells no replies
+	UDP        *control.UDPStatus       `json:"udp,omitempty"`         // nil where no UDP service is protected
 	Reasons    []ReasonRate             `json:"reasons"`               // that counted packets in this time, the most frequent first
 	Samples    *Samples                 `json:"samples,omitempty"`     // nil when none could be taken
 	Warning    string                   `json:"warning,omitempty"`     // why
@@ -174,7 +175,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 func Between(before, after *control.Status) *Top {
 	t := &Top{
 		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after),
-		Seconds: after.Read.Sub(before.Read).Seconds(), ReplyFlows: after.ReplyFlows,
+		Seconds: after.Read.Sub(before.Read).Seconds(), ReplyFlows: after.ReplyFlows, UDP: after.UDP,
 		Reasons: []ReasonRate{},
 	}
 	t.count(before, after)

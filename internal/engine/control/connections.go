@@ -201,7 +201,10 @@ func (s *Status) replyFlows(g *generation.Generation) error {
 		return err
 	}
 	counts, err := g.Program.ReplyCounts()
-	used, fit := table.Len()
-	s.ReplyFlows = &ReplyFlowStatus{used, fit, counts.Displaced, counts.Refused}
+	n := table.Occupancy()
+	s.ReplyFlows = &ReplyFlowStatus{n.Flows, n.Fit, counts.Displaced, counts.Refused}
+	if err == nil && len(g.Manifest.UDP) > 0 {
+		err = s.udp(g, n)
+	}
 	return err
 }

@@ -3,9 +3,11 @@ package control
 import (
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
@@ -48,4 +50,34 @@ func (s *Status) verified(g *generation.Generation) error {
 		s.Verified = &VerifiedStatus{clients, most}
 	}
 	return err
+}
+
+// UDPStatus is how the services stand that are protected from floods over UDP.
+type UDPStatus struct {
+	Services []UDPServiceStatus `json:"services"`
+	Known    int                `json:"known"` // clients of all of them that are known,
+	New      int                `json:"new"`   // and that they have answered, but not for long enough
+}
+
+// UDPServiceStatus is how one stands.
+type UDPServiceStatus struct {
+	Service  string  `json:"service"`
+	Protocol string  `json:"protocol"`
+	Flood    bool    `json:"flood"`          // packets are dropped that exceed its limits
+	Left     float64 `json:"left,omitempty"` // seconds for which that goes on when the flood ends now
+}
+
+// udp reports the services that are protected from floods.
+func (s *Status) udp(g *generation.Generation, n datapath.Occupancy) error {
+	memory, err := g.Program.Memory(image.FloodStates)
+	if err != nil {
+		return err
+	}
+	now, states := coarse(), memory[image.FloodStates]
+	s.UDP = &UDPStatus{Known: n.Known, New: n.New}
+	for i, service := range g.Manifest.UDP {
+		left := until(states[i*image.FloodStateSize:], now)
+		s.UDP.Services = append(s.UDP.Services, UDPServiceStatus{service.Service, service.Protocol, left > 0, left})
+	}
+	return nil
 }

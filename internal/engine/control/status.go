@@ -39,6 +39,8 @@ type Status struct {
 
 	ReplyFlows *ReplyFlowStatus `json:"reply_flows,omitempty"` // where replies pass, and XDP tells them
 
+	UDP *UDPStatus `json:"udp,omitempty"` // where services are protected from floods over UDP
+
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
 	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says

@@ -16,6 +16,12 @@ type Guard struct {
 	Observe bool   `json:"observe,omitempty"`
 }
 
+// UDPService is a service that is protected from floods over UDP.
+type UDPService struct {
+	Service  string `json:"service"`
+	Protocol string `json:"protocol"`
+}
+
 // Name is that of the reason.
 func (g *Guard) Name() string { return g.Service + ":responses" }
 

@@ -64,6 +64,7 @@ type Manifest struct {
 
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own
 
+	UDP         []UDPService `json:"udp,omitempty"` // that are protected from floods, in the order of their numbers
 	Protections []Protection `json:"protections,omitempty"`
 	Routed      []Routed     `json:"behind,omitempty"` // protected services behind this host
 }
@@ -114,6 +115,9 @@ func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest 
 		for i, g := range p.Guards {
 			m.Guards = append(m.Guards, Guard{g.Service, numbers.Guards[i], g.Line, g.Out >= 0, g.Observe})
 		}
+	}
+	for i := range p.Floods {
+		m.UDP = append(m.UDP, UDPService{p.Floods[i].Service, p.Floods[i].Protocol.String()})
 	}
 	m.limits(p)
 	number := 0

@@ -239,19 +239,41 @@ func (f *ReplyFlows) Sweep() {
 	}
 }
 
-// Len returns the number of flows in the table that have not expired, and the number that fit.
-func (f *ReplyFlows) Len() (used, fit int) {
-	now := replyNow()
+// Occupancy is how many words of the table have not expired.
+type Occupancy struct {
+	Flows int // conversations that began inside, and identifiers that services have issued
+	Known int // clients of protected UDP services that are known,
+	New   int // and that are not
+	Fit   int // how many words there can be
+}
+
+// Occupancy counts the words of the table.
+func (f *ReplyFlows) Occupancy() Occupancy {
+	now, n := replyNow(), Occupancy{Fit: len(f.words)}
 	for i := range f.used {
 		for rest := atomic.LoadUint64(&f.used[i]); rest != 0; rest &= rest - 1 {
 			for _, word := range f.bucket(uint64(64*i + bits.TrailingZeros64(rest))) {
-				if !replyIsOver(word, now) {
-					used++
+				if replyIsOver(word, now) {
+					continue
+				}
+				switch word >> replyStateShift & 15 {
+				case image.ReplyClient:
+					n.Known++
+				case image.ReplyClientNew:
+					n.New++
+				default:
+					n.Flows++
 				}
 			}
 		}
 	}
-	return used, len(f.words)
+	return n
+}
+
+// Len returns the number of words in the table that have not expired, and the number that fit.
+func (f *ReplyFlows) Len() (used, fit int) {
+	n := f.Occupancy()
+	return n.Flows + n.Known + n.New, n.Fit
 }
 
 // replyNow is reply_now() of bpf/replyflow.h.
