@@ -61,7 +61,7 @@ struct datagram {
 	};
 };
 
-/* An identifier of up to MOST_ID bytes, with zeros behind it. It has room for all that the verifier takes for possible. */
+/* An identifier of up to MOST_ID bytes, with zeros behind it. It has space for all that the verifier takes for possible. */
 struct datagram_id {
 	__u64 word[4];
 };

@@ -50,8 +50,8 @@ __noinline __u32 note_size(__u32 number, __u32 size)
 }
 
 /*
- * Whether a datagram tells how long the identifiers of its sender are: a Handshake packet does, which only a client gets that has
- * begun a handshake. An Initial may refuse one, and have what an attacker chose.
+ * Whether a datagram tells how long the identifiers of its sender are: a Handshake packet does, which answers a client's
+ * first. An Initial may refuse one, and have what an attacker chose.
  */
 static __always_inline bool tells_size(const struct datagram *d)
 {

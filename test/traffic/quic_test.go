@@ -218,7 +218,7 @@ func (c *quicClient) ask(ctx context.Context, text string) bool {
 }
 
 // TestQUICFlood has connections of QUIC beside a flood of forged packets with short and long headers. All streams come back of clients that keep the
-// connection ID, who have begun just now, and also when they go on from another port, as behind a gateway that forgets them. So they do of clients that change it,
+// connection ID, who are new, and also when they go on from another port, as behind a gateway that forgets them. So they do of clients that change it,
 // whom the service has answered for a while.
 func TestQUICFlood(t *testing.T) {
 	t.Parallel()

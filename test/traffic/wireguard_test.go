@@ -105,7 +105,7 @@ func (w *tunnel) inboxes(of []*tunnel) map[netip.Addr]chan netip.Addr {
 	return boxes
 }
 
-// TestWireGuardFlood has peers of a WireGuard service, who have begun just now, beside a flood of forged data and initiations: all their packets arrive. So do
+// TestWireGuardFlood has peers of a WireGuard service that are not known yet beside a flood of forged data and initiations: all their packets arrive. So do
 // those of peers who go on from another port. Few of the forged initiations reach the service.
 func TestWireGuardFlood(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"strings"
 
 	"github.com/floodwall/floodwall/internal/lab/rig"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -38,37 +37,22 @@ const (
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )
 
-// Packets of a client that a UDP service has answered for a while, the answer, and one of another.
-const (
-	player   = "udp 9.9.9.9:4000 > 10.0.0.2:7000"
-	toPlayer = "udp 10.0.0.2:7000 > 9.9.9.9:4000"
-	stranger = "udp 9.9.9.10:4000 > 10.0.0.2:7000"
-)
-
-// Of protocols whose ends choose identifiers: the datagram by which the service tells one, those that have it or another, and one that
-// begins. Zeros follow.
-var (
-	wireguard = dialect{
-		protect: "wireguard", tell: "len=120 payload=0x0200000001000000", proved: "len=128 payload=0x0400000001000000",
-		refused: "len=128 payload=0x0400000002000000", begins: "len=176 payload=0x01000000" + strings.Repeat("07", 140),
+// serviceKinds are packets to a protected UDP service: of a known client, of one with an identifier, and refused ones.
+func serviceKinds(u rig.UDPService) []kind {
+	name := "udp/"
+	if u.Has != "" {
+		name += u.Protocol + "/"
 	}
-	quic = dialect{
-		protect: "quic", tell: "len=1228 payload=0xc000000001080102030405060708080101010101010101", proved: "len=128 payload=0x400101010101010101",
-		refused: "len=128 payload=0x400101010101010102", begins: "len=1228 payload=0xc0000000010801020304050607080801020304050607ff",
-	}
-)
-
-type dialect struct{ protect, tell, proved, refused, begins string }
-
-// kinds are a packet with an identifier that was told, and one with another, during a flood.
-func (d dialect) kinds() []kind {
-	flood := stranger + " " + d.begins
-	with := func(name, client, payload string, want uint32) kind {
-		k := after("udp/"+d.protect+"/"+name, want, overLimit, flood)
-		k.lines = one(client + " " + payload)
+	in := func(kindName string, want uint32, line string) kind {
+		k := after(name+kindName, want, overLimit, u.Beginning())
+		k.lines = one(line)
 		return k
 	}
-	return []kind{with("proved", stranger, d.proved, rig.XDPPass), with("refused", stranger, d.refused, rig.XDPDrop)}
+	kinds := []kind{in("refused", rig.XDPDrop, u.Refused())}
+	if u.Has == "" {
+		return append(kinds, in("known", rig.XDPPass, u.Known()))
+	}
+	return append(kinds, in("begins", rig.XDPDrop, u.Beginning()), in("proved", rig.XDPPass, u.Proved()))
 }
 
 // Packets that arrive on flows that began here.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/rig"
-	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
 // subject is a program, and the kinds of packets that it is given.
@@ -26,7 +25,6 @@ const (
 	limitPolicy = "default: drop\nreplies: drop\nchecks: off\n" +
 		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
 	synPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
-	udpPolicy  = "default: drop\nreplies: drop\nchecks: off\nservices: [{name: game, port: udp/7000, udp: {protect: %s, start: {rate: 10/s, burst: 10}, total: {rate: 10/s, burst: 10}}}]\n"
 	mssPolicy  = "default: drop\nreplies: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
 	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
@@ -74,9 +72,9 @@ var subjects = []subject{
 	{policy(limitPolicy), []kind{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
-	{known, []kind{after("udp/known", rig.XDPPass, 1, player), after("udp/refused", rig.XDPDrop, overLimit, stranger)}},
-	{told(wireguard), wireguard.kinds()},
-	{told(quic), quic.kinds()},
+	{udpService(rig.UDPServices[0]), serviceKinds(rig.UDPServices[0])},
+	{udpService(rig.UDPServices[1]), serviceKinds(rig.UDPServices[1])},
+	{udpService(rig.UDPServices[2]), serviceKinds(rig.UDPServices[2])},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
@@ -149,59 +147,24 @@ func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) err
 	}
 }
 
-// known is the program of a protected UDP service that has answered a client for so long that it is known.
-func known(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-	return protecting(ctx, g, "generic", use, func(xdp, egress *ebpf.Program) error {
-		for i := range ir.KnownTimes {
-			var err error
-			if i > 0 {
-				err = rig.AgeFlows(xdp, 1)
-			}
-			if err == nil {
-				_, err = rig.Arrive(xdp, player)
-			}
-			if err == nil {
-				err = rig.Leave(egress, toPlayer)
-			}
+// udpService is the program of a protected UDP service, in a flood.
+func udpService(u rig.UDPService) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		return policy(u.Policy())(ctx, g, func(xdp *ebpf.Program) error {
+			egress, err := rig.EgressProgram(g.at.In.Name)
 			if err != nil {
 				return err
 			}
-		}
-		return nil
-	})
-}
-
-// told is the program of a protected UDP service that has told an identifier.
-func told(d dialect) func(context.Context, *guard, func(*ebpf.Program) error) error {
-	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		return protecting(ctx, g, d.protect, use, func(xdp, egress *ebpf.Program) error {
-			err := rig.Leave(egress, toPlayer+" "+d.tell)
-			for range overLimit { // the flood begins
-				if err == nil {
-					_, err = rig.Arrive(xdp, stranger+" "+d.begins)
-				}
+			defer egress.Close()
+			if err := u.Meet(xdp, egress); err != nil {
+				return err
 			}
-			if err == nil {
-				_, err = rig.Arrive(xdp, stranger+" "+d.proved)
+			if err := u.Flood(xdp, overLimit); err != nil {
+				return err
 			}
-			return err
+			return use(xdp)
 		})
 	}
-}
-
-// protecting is the program of a protected UDP service, after some packets.
-func protecting(ctx context.Context, g *guard, protocol string, use func(*ebpf.Program) error, packets func(xdp, egress *ebpf.Program) error) error {
-	return policy(fmt.Sprintf(udpPolicy, protocol))(ctx, g, func(xdp *ebpf.Program) error {
-		egress, err := rig.EgressProgram(g.at.In.Name)
-		if err != nil {
-			return err
-		}
-		defer egress.Close()
-		if err := packets(xdp, egress); err != nil {
-			return err
-		}
-		return use(xdp)
-	})
 }
 
 // patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.

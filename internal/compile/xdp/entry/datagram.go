@@ -33,15 +33,17 @@ func (s *section) proved(flood int, decision uint32, next string) {
 		asm.LoadMapValue(asm.R1, 0, floodState(flood)+floodUnproved).WithReference(image.FloodStates), asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.JGT.Reg(asm.R1, clock, next),
 	)
+	other, lookup := s.newLabel(), s.newLabel()
 	if protocol == packet.WireGuard {
 		s.Add(
-			asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardData, function),
+			asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardData, other),
 			asm.LoadMem(id, base, payload+wireguardID, asm.Word),
 		)
 	} else {
-		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, function))
-		s.shortID(flood, id, payload+1, next)
+		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, other))
+		s.connectionID(flood, id, payload+1, next)
 	}
+	s.Mark(lookup)
 	s.Add(
 		asm.LoadMapValue(keys, 0, 0).WithReference(image.ReplyFilter),
 		asm.LoadMem(asm.R3, keys, replyIndexKey, asm.DWord), asm.Mul.Reg(asm.R3, id), asm.RSh.Imm(asm.R3, 64-image.ReplyBucketBits),
@@ -56,6 +58,13 @@ func (s *section) proved(flood int, decision uint32, next string) {
 		)
 		s.askFrame(image.ProvedInFrame, flood|clientDrawn)
 		s.Add(asm.JNE.Imm(asm.R0, 0, passes), asm.Ja.Label(next))
+		s.Mark(other)
+		if protocol == packet.WireGuard {
+			s.Add(asm.JEq.Imm(asm.R1, wireguardInitiation, next)) // it has none
+		} else {
+			s.longID(flood, id, payload, function)
+			s.Add(asm.Ja.Label(lookup))
+		}
 		s.Mark(function)
 		s.askFrame(image.ProvedInFrame, flood)
 		s.Add(asm.JEq.Imm(asm.R0, 0, next))
@@ -64,35 +73,92 @@ func (s *section) proved(flood int, decision uint32, next string) {
 	})
 }
 
-// stray decides a packet with which nobody begins to talk: stray_datagram() of bpf/datagram.h. Data of WireGuard are such, and short packets of QUIC are none.
-// proved has come before, and has seen that the datagram is long enough.
+// stray decides a packet with which nobody begins to talk: stray_datagram() of bpf/datagram.h. Those with which most begin are looked at here, as a flood of
+// them is to cost little. proved has come before, and has seen that the datagram is long enough.
 func (s *section) stray(flood int, decision uint32, next string) {
-	payload := s.family.l4 + udpHeader
 	if s.Program.Floods[flood].Protocol == packet.WireGuard {
-		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardInitiation, s.short))
+		s.beginsWireGuard(next)
 	} else {
-		function := s.newLabel()
-		s.Add(
-			asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, function),
-			asm.JSet.Imm(asm.R1, quicFixed, next), asm.Ja.Label(s.short),
-		)
-		s.Mark(function)
+		s.beginsQUIC(flood, next)
 	}
-	s.askFrame(image.StrayInFrame, flood)
-	s.Add(asm.JEq.Imm(asm.R0, 0, next))
 	s.Mark(s.short)
 	s.decideAs(decision, notAsked)
 }
 
-// The first words of messages, as a little-endian machine loads them.
+// beginsWireGuard jumps to next for an initiation, and goes on for what is stray.
+func (s *section) beginsWireGuard(next string) {
+	payload := s.family.l4 + udpHeader
+	s.Add(asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardInitiation, s.short))
+	s.loadLength(asm.R1, s.family)
+	s.Add(
+		asm.JNE.Imm(asm.R1, s.family.header()+udpHeader+initiationLength, s.short),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+initiationLength),
+		asm.JGT.Reg(asm.R2, asm.R1, s.short),
+		asm.LoadMem(asm.R1, base, payload+mac1At, asm.DWord), asm.LoadMem(asm.R2, base, payload+mac1At+8, asm.DWord), asm.Or.Reg(asm.R1, asm.R2),
+		asm.JNE.Imm(asm.R1, 0, next),
+	)
+}
+
+// beginsQUIC jumps to next for a short packet and for an Initial of version 1, asks the function about others with a long header, and goes on for what is
+// stray.
+func (s *section) beginsQUIC(flood int, next string) {
+	payload := s.family.l4 + udpHeader
+	long, function := s.newLabel(), s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, long),
+		asm.JSet.Imm(asm.R1, quicFixed, next), asm.Ja.Label(s.short),
+	)
+	s.apart = append(s.apart, func() {
+		const theirs, end, at = asm.R2, asm.R4, asm.R3
+		s.Mark(long)
+		s.Add(
+			asm.And.Imm(asm.R1, 0xf0), asm.JNE.Imm(asm.R1, quicLong|quicFixed, function), // an Initial
+			asm.LoadMem(asm.R1, base, payload+1, asm.Word), asm.JNE.Imm(asm.R1, quicVersion1, function),
+		)
+		s.loadLength(asm.R1, s.family)
+		s.Add(
+			asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+initialLength, s.short),
+			asm.LoadMem(theirs, base, payload+5, asm.Byte), asm.JLT.Imm(theirs, drawnID, s.short), asm.JGT.Imm(theirs, packet.MostID, s.short),
+			asm.Mov.Reg(at, base), asm.Add.Reg(at, theirs), asm.LoadMem(end, context, ctxDataEnd, asm.Word),
+			asm.Mov.Reg(asm.R1, at), asm.Add.Imm(asm.R1, int32(payload)+7), asm.JGT.Reg(asm.R1, end, function),
+			asm.LoadMem(asm.R1, at, payload+6, asm.Byte), asm.JLE.Imm(asm.R1, packet.MostID, next), asm.Ja.Label(s.short),
+		)
+		s.Mark(function)
+		s.askFrame(image.StrayInFrame, flood)
+		s.Add(asm.JEq.Imm(asm.R0, 0, next), asm.Ja.Label(s.short))
+	})
+}
+
+// The first words of messages, as a little-endian machine loads them, and other numbers of bpf/datagram.h.
 const (
 	wireguardInitiation = 1
 	wireguardData       = 4
+	initiationLength    = 148 // INITIATION_LENGTH
+	mac1At              = 116 // MAC1_AT
+	quicVersion1        = 1 << 24
+	initialLength       = 1200              // INITIAL_LENGTH
+	drawnID             = 8                 // DRAWN_ID
+	longLeast           = 6 + packet.MostID // with a long header, so many bytes have the receiver's connection ID
 )
 
-// shortID loads the key of the connection ID at a place, issued_key() of bpf/datagram.h, as long as the service has
+// longID is connectionID for a packet with a long header at a place. It jumps to function if the length that the header says is another than
+// the service has told last.
+func (s *section) longID(flood int, id asm.Register, payload int16, function string) {
+	s.loadLength(asm.R1, s.family)
+	s.Add(
+		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+longLeast, function),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+longLeast),
+		asm.JGT.Reg(asm.R2, asm.R1, function),
+		asm.LoadMem(asm.R1, base, payload+5, asm.Byte),
+		asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDLength).WithReference(image.FloodStates), asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, function),
+	)
+	s.connectionID(flood, id, payload+6, function)
+}
+
+// connectionID loads the key of the connection ID at a place, issued_key() of bpf/datagram.h, as long as the service has
 // told that it is, and jumps to none if it has not.
-func (s *section) shortID(flood int, id asm.Register, at int16, none string) {
+func (s *section) connectionID(flood int, id asm.Register, at int16, none string) {
 	s.Add(
 		asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDMask).WithReference(image.FloodStates),
 		asm.LoadMem(id, base, at, asm.DWord), asm.LoadMem(asm.R1, asm.R2, 0, asm.DWord), asm.JEq.Imm(asm.R1, 0, none), asm.And.Reg(id, asm.R1),

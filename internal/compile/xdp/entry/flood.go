@@ -13,6 +13,7 @@ const (
 	floodUntil    = 0
 	floodSpent    = 8
 	floodUnproved = 16
+	floodIDLength = 24
 	floodIDMask   = 32
 )
 
