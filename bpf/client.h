@@ -34,18 +34,21 @@ __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 }
 
 /*
- * Whether a known client stays known: one that exceeds its limit during a flood does not. One packet in CLIENT_SHARE is
- * charged, since more instructions would be executed for the charge than for the rest.
+ * Whether one more packet of a known client passes as such. One in CLIENT_SHARE is charged, since more instructions would be executed for
+ * the charge than for the rest. During a flood a client is known no more with the charge that fills its limit: fifteen packets more are
+ * not drawn on average.
  */
 static __always_inline bool stays_known(struct packet *p, struct reply_key *t, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	__u32 exceeded;
 
-	if (!f || flood_state(number)->until <= time_of(p) || !limit_exceeded(p, f->each))
+	if (!f || flood_state(number)->until <= time_of(p))
 		return true;
-	if (traits_of(p) & TRAIT_KEEP)
+	exceeded = limit_exceeded(p, f->each);
+	if (traits_of(p) & TRAIT_KEEP && limit_wait(&p->charged, f->each, traits_of(p)))
 		forget_client(t->pair, reply_ends(t), reply_index(t));
-	return false;
+	return !exceeded;
 }
 
 /* Has a new client be known. A global function. */
@@ -141,18 +144,24 @@ __noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number
 
 /*
  * Whether one more packet that has an identifier may pass as such: all together have a limit, as an attacker may have got many
- * identifiers. One packet in CLIENT_SHARE is charged, as of known clients. It is noted until when the limit is exceeded.
+ * identifiers. One packet in CLIENT_SHARE is charged, as of known clients. It is noted until when the limit lets no more through: with
+ * the charge that fills it, as fifteen more are not drawn on average.
  */
 static __always_inline bool more_proved(__u32 number, __u32 length, bool drawn)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
-	__u32 traits = TRAIT_KEEP | length << LENGTH_SHIFT;
+	__u32 traits = TRAIT_KEEP | length << LENGTH_SHIFT, exceeded;
 	struct charged charged = {};
+	__u64 wait;
 
-	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE) || !charge_limit(&charged, f->proved, traits))
+	if (!f || (!drawn && bpf_get_prandom_u32() % CLIENT_SHARE))
 		return true;
-	flood_state(number)->unproved = charge_time(&charged) + limit_wait(&charged, f->proved, traits);
-	return false;
+	charge_time(&charged); /* so that both calls decide by one time, not by the coarse clock */
+	exceeded = charge_limit(&charged, f->proved, traits);
+	wait = limit_wait(&charged, f->proved, traits);
+	if (wait)
+		flood_state(number)->unproved = charge_time(&charged) + wait;
+	return !exceeded;
 }
 
 /*

@@ -83,7 +83,7 @@ func (p place) udp(to *Service, v *node) {
 				to.UDP.Known.Rate, to.UDP.Known.Burst = fastKnown, 2*fastKnown
 			}
 			in.udpStops(to.UDP, v)
-			if v.Get("total") == nil && v.Get("start") != nil && below(&to.UDP.Stop, to.UDP.Total) { // what would end the flood
+			if v.Get("total") == nil && below(&to.UDP.Stop, to.UDP.Total) { // what would end the flood
 				total := to.UDP.Stop
 				total.Burst = total.usualBurst().n
 				to.UDP.Total = &total

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -370,4 +371,94 @@ func randomDatagram(r *rand.Rand, protocol packet.Datagrams, ids [][]byte) (b []
 		b = b[:1+r.IntN(len(b))]
 	}
 	return b
+}
+
+// TestKnownRate has known clients, and senders with an identifier, send as fast as they can in a flood. Over some seconds, after the burst, what passes is the rate.
+func TestKnownRate(t *testing.T) {
+	const rate = 3200
+	for protocol, lines := range map[string][2]string{
+		"wireguard": {"udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000"}, // its own address, and another
+		"quic":      {"udp 203.0.113.9:555 > 192.0.2.1:7000"},
+	} {
+		for _, from := range lines {
+			if from == "" {
+				continue
+			}
+			f := loadFlooded(t, fmt.Sprintf("{protect: %s, known: {rate: %d/s, burst: 160}, total: {rate: 1/h, burst: 1}}", protocol, rate))
+			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+			id := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+			told, data := wireguard(2, 7, 1), wireguard(4, 0, 7)
+			if protocol == "quic" {
+				told, data = quicLong(0, id[:4], id, 1200), quicShort(id)
+			}
+			f.leave(t, left(t, "udp 198.51.100.7:4000 > 192.0.2.1:7000", told))
+			frame := arrived(t, from, data)
+			flood := func(lasts time.Duration) {
+				for began := time.Now(); time.Since(began) < lasts; {
+					for range 100 {
+						f.arrive(t, frame)
+					}
+				}
+			}
+			flood(300 * time.Millisecond) // the burst
+			before, began := f.counts(t), time.Now()
+			flood(2 * time.Second)
+			took := time.Since(began).Seconds()
+			for i, n := range f.counts(t) {
+				name := f.program.Rules[i].Name
+				if got := float64(n-before[i]) / took; (name == "game:known" || name == "game:proved") && got > 1.3*rate {
+					t.Errorf("%s from %s: %.0f packets a second pass at %s, want about %d", protocol, from, got, name, rate)
+				} else if got > 0 {
+					t.Logf("%s from %s: %s %.0f/s", protocol, from, name, got)
+				}
+			}
+		}
+	}
+}
+
+// TestProtocolsBesideEachOther loads services of all protocols with and without what their rules may lack, and has stray packets come to each: they are counted at
+// the rule of their own service, by the entry and without.
+func TestProtocolsBesideEachOther(t *testing.T) {
+	testutil.RequireRoot(t)
+	stray := map[string][]byte{"quic": quicLong(2, make([]byte, 8), nil, 60), "wireguard": wireguard(4, 0, 9)}
+	for _, keys := range []string{"", ", observe: true", ", total: off", ", limit: off", ", observe: true, total: off"} {
+		for _, others := range [][2]string{{"quic", "wireguard"}, {"wireguard", "quic"}, {"quic", "quic"}, {"wireguard", "generic"}} {
+			s := subject.Lower(t, fmt.Sprintf("default: drop\nservices:\n  - {name: game, port: udp/7000, udp: {protect: %s%s}}\n  - {name: other, port: udp/7001, udp: {protect: %s}}\n", others[0], keys, others[1]))
+			x, err := xdpgen.Generate(s.Program, xdpgen.Options{QuestionKey: subject.QuestionKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := flooded{talker{s.Load(t, x)}, s.Program}
+			memory, release, err := f.Memory(image.FloodStates)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				binary.NativeEndian.PutUint64(memory[image.FloodStates][i*image.FloodStateSize:], uint64(image.Monotonic())+uint64(time.Hour))
+			}
+			release()
+			for i, protocol := range others {
+				if stray[protocol] == nil {
+					continue
+				}
+				want := []string{"game", "other"}[i] + ":stray"
+				if i == 0 && strings.Contains(keys, "observe") {
+					want = "game" // it is counted there, too, and passes
+				}
+				for range 3 {
+					before := f.counts(t)
+					f.arrive(t, arrived(t, fmt.Sprintf("udp 198.51.100.7:4000 > 192.0.2.1:%d", 7000+i), stray[protocol]))
+					var at []string
+					for n, count := range f.counts(t) {
+						if count > before[n] {
+							at = append(at, f.program.Rules[n].Name)
+						}
+					}
+					if len(at) == 0 || at[len(at)-1] != want {
+						t.Errorf("%v%s: a stray packet of service %d is counted at %v, want %s", others, keys, i, at, want)
+					}
+				}
+			}
+		}
+	}
 }

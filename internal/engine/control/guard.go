@@ -76,7 +76,10 @@ func (s *Status) udp(g *generation.Generation, n datapath.Occupancy) error {
 	now, states := coarse(), memory[image.FloodStates]
 	s.UDP = &UDPStatus{Known: n.Known, New: n.New}
 	for i, service := range g.Manifest.UDP {
-		left := until(states[i*image.FloodStateSize:], now)
+		left := 0.0
+		if state := states[min(i*image.FloodStateSize, len(states)):]; len(state) >= image.FloodStateSize {
+			left = until(state, now)
+		}
 		s.UDP.Services = append(s.UDP.Services, UDPServiceStatus{service.Service, service.Protocol, left > 0, left})
 	}
 	return nil

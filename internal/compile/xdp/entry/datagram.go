@@ -103,10 +103,10 @@ func (s *section) beginsWireGuard(next string) {
 // stray.
 func (s *section) beginsQUIC(flood int, next string) {
 	payload := s.family.l4 + udpHeader
-	long, function := s.newLabel(), s.newLabel()
+	long, function, short := s.newLabel(), s.newLabel(), s.short // of this service
 	s.Add(
 		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, long),
-		asm.JSet.Imm(asm.R1, quicFixed, next), asm.Ja.Label(s.short),
+		asm.JSet.Imm(asm.R1, quicFixed, next), asm.Ja.Label(short),
 	)
 	s.apart = append(s.apart, func() {
 		const theirs, end, at = asm.R2, asm.R4, asm.R3
@@ -117,15 +117,15 @@ func (s *section) beginsQUIC(flood int, next string) {
 		)
 		s.loadLength(asm.R1, s.family)
 		s.Add(
-			asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+initialLength, s.short),
-			asm.LoadMem(theirs, base, payload+5, asm.Byte), asm.JLT.Imm(theirs, drawnID, s.short), asm.JGT.Imm(theirs, packet.MostID, s.short),
+			asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+initialLength, short),
+			asm.LoadMem(theirs, base, payload+5, asm.Byte), asm.JLT.Imm(theirs, drawnID, short), asm.JGT.Imm(theirs, packet.MostID, short),
 			asm.Mov.Reg(at, base), asm.Add.Reg(at, theirs), asm.LoadMem(end, context, ctxDataEnd, asm.Word),
 			asm.Mov.Reg(asm.R1, at), asm.Add.Imm(asm.R1, int32(payload)+7), asm.JGT.Reg(asm.R1, end, function),
-			asm.LoadMem(asm.R1, at, payload+6, asm.Byte), asm.JLE.Imm(asm.R1, packet.MostID, next), asm.Ja.Label(s.short),
+			asm.LoadMem(asm.R1, at, payload+6, asm.Byte), asm.JLE.Imm(asm.R1, packet.MostID, next), asm.Ja.Label(short),
 		)
 		s.Mark(function)
 		s.askFrame(image.StrayInFrame, flood)
-		s.Add(asm.JEq.Imm(asm.R0, 0, next), asm.Ja.Label(s.short))
+		s.Add(asm.JEq.Imm(asm.R0, 0, next), asm.Ja.Label(short))
 	})
 }
 

@@ -37,7 +37,10 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 		s.noCalm(r.Flood)
 		s.portsFor(later)
 	case ir.AsksProved:
-		s.short = s.newLabel()
+		s.short = toGeneral
+		if len(later) > 0 && later[0].flood && s.Program.Rules[later[0].number].Asks == ir.AsksStray {
+			s.short = s.newLabel()
+		}
 		s.proved(r.Flood, decision, next)
 		s.Mark(next)
 		s.portsFor(later)

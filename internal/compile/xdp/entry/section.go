@@ -21,7 +21,7 @@ type section struct {
 	class0 []rule // those that are left behind them for a source of class 0
 	first  int    // the index of the section's first record, or sameForAll, or tooMany
 	labels int
-	short  string   // where a datagram goes that is too short for an identifier: it is a stray one
+	short  string   // where a datagram goes that is too short for an identifier: to what is done with a stray one, or to general()
 	apart  []func() // code behind the rest, which few packets come to
 }
 
