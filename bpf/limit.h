@@ -346,6 +346,16 @@ static __always_inline __u32 charge_exactly(struct limit_bucket *b, struct limit
 	return EXCEEDED;
 }
 
+/* The bucket of the prefixes of a packet, and their hash. */
+static __always_inline struct limit_bucket *bucket_of(struct limit_info *l, struct charged *w, __u32 v6, __u64 *hash)
+{
+	__u64 at;
+
+	*hash = hash_prefixes(l, w, v6);
+	at = l->base + ((*hash >> TIME_BITS) & l->mask);
+	return bpf_map_lookup_elem(&limits, &at);
+}
+
 /*
  * Whether a packet is over a limit; if not, it is charged. A global function: the verifier assumes that the argument
  * may be null.
@@ -356,13 +366,10 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 	struct limit_bucket *b;
 	struct charge c;
 	__u64 hash, ns, sure;
-	__u64 at;
 
 	if (!w || !l)
 		return 0;
-	hash = hash_prefixes(l, w, traits & TRAIT_IPV6);
-	at = l->base + ((hash >> TIME_BITS) & l->mask);
-	b = bpf_map_lookup_elem(&limits, &at);
+	b = bucket_of(l, w, traits & TRAIT_IPV6, &hash);
 	if (!b)
 		return 0;
 	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
@@ -391,13 +398,11 @@ static __always_inline __u32 charge_at_once(struct charged *w, __u32 number, __u
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	struct limit_bucket *b;
 	struct charge c;
-	__u64 hash, at;
+	__u64 hash;
 
 	if (!l)
 		return CHARGED;
-	hash = hash_prefixes(l, w, v6);
-	at = l->base + ((hash >> TIME_BITS) & l->mask);
-	b = bpf_map_lookup_elem(&limits, &at);
+	b = bucket_of(l, w, v6, &hash);
 	if (!b)
 		return CHARGED;
 	if ((__s64)(w->now - read_once(&b->swept)) > (__s64)l->fresh)
@@ -462,15 +467,13 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 __noinline __u64 limit_wait(struct charged *w, __u32 number, __u32 traits)
 {
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
-	__u64 hash, at, word, debt, ns;
+	__u64 hash, word, debt, ns;
 	struct limit_bucket *b;
 	struct charge c = {};
 
 	if (!w || !l)
 		return 0;
-	hash = hash_prefixes(l, w, traits & TRAIT_IPV6);
-	at = l->base + ((hash >> TIME_BITS) & l->mask);
-	b = bpf_map_lookup_elem(&limits, &at);
+	b = bucket_of(l, w, traits & TRAIT_IPV6, &hash);
 	if (!b)
 		return 0;
 	ns = charge_time(w);
@@ -510,13 +513,11 @@ __noinline __u32 limit_credit(struct packet *p, __u32 number)
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	struct charge c = {};
 	struct limit_bucket *b;
-	__u64 hash, at;
+	__u64 hash;
 
 	if (!p || !l || !(traits_of(p) & TRAIT_KEEP))
 		return 0;
-	hash = hash_prefixes(l, &p->charged, p->family & 1);
-	at = l->base + ((hash >> TIME_BITS) & l->mask);
-	b = bpf_map_lookup_elem(&limits, &at);
+	b = bucket_of(l, &p->charged, p->family & 1, &hash);
 	if (!b)
 		return 0;
 	c.now = units(l, time_of(p));

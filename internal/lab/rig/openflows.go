@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
