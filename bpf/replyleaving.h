@@ -321,16 +321,23 @@ __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, 
 	return 0;
 }
 
-/* Notes the conversation of a packet, and beside one of UDP that later fragments may come. */
+/*
+ * Notes the conversation of a packet, and before one of UDP that later fragments may come: where both are in one full bucket, the second
+ * may displace the first.
+ */
 static __always_inline void expect_replies(struct leaving *l)
 {
+	__u32 ports = l->key.ports;
+
+	if (l->key.kind == REPLY_UDP) {
+		l->key.ports = 0;
+		l->key.kind = REPLY_OTHER + IPPROTO_UDP;
+		expect_reply(l->key.pair, reply_ends(&l->key), reply_index(&l->key), REPLY_FRAGMENTS << REPLY_AS_SHIFT,
+			     l->client);
+		l->key.ports = ports;
+		l->key.kind = REPLY_UDP;
+	}
 	expect_reply(l->key.pair, reply_ends(&l->key), reply_index(&l->key), l->flags, l->client);
-	if (l->key.kind != REPLY_UDP)
-		return;
-	l->key.ports = 0;
-	l->key.kind = REPLY_OTHER + IPPROTO_UDP;
-	expect_reply(l->key.pair, reply_ends(&l->key), reply_index(&l->key), REPLY_FRAGMENTS << REPLY_AS_SHIFT,
-		     l->client);
 }
 
 /* Whether a packet changes nothing: its conversation is noted, and will be for long enough. */

@@ -149,11 +149,21 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 // ask has the sockets that are not connected send to the peer.
 func (c *crowd) ask() {
 	c.Helper()
+	c.askFrom(func(i int) bool { return !c.connected(i) })
+}
+
+// askFrom has some of the sockets send to the peer.
+func (c *crowd) askFrom(which func(i int) bool) {
+	c.Helper()
 	c.each(func(i, fd int) {
-		if c.connected(i) {
+		if !which(i) {
 			return
 		}
-		if err := unix.Sendto(fd, []byte("question"), 0, c.peer(i)); err != nil {
+		var to unix.Sockaddr // a connected socket has it
+		if !c.connected(i) {
+			to = c.peer(i)
+		}
+		if err := unix.Sendto(fd, []byte("question"), 0, to); err != nil && !errors.Is(err, unix.ECONNREFUSED) { // of the question before it
 			c.Errorf("socket %d asks: %v", i, err)
 		}
 	})
@@ -161,6 +171,12 @@ func (c *crowd) ask() {
 
 // flood has an address and port of the client, for each family, send a text to each socket. from chooses among the addresses of a family.
 func (c *crowd) flood(text string, port int, from func(manyFamily) string) {
+	c.Helper()
+	c.floodTo(text, port, from, func(int) bool { return true })
+}
+
+// floodTo sends to some of the sockets.
+func (c *crowd) floodTo(text string, port int, from func(manyFamily) string, which func(i int) bool) {
 	c.Helper()
 	var sockets []*net.UDPConn
 	for _, f := range manyFamilies {
@@ -179,6 +195,9 @@ func (c *crowd) flood(text string, port int, from func(manyFamily) string) {
 		sockets = append(sockets, s.(*net.UDPConn))
 	}
 	for i := range c.size {
+		if !which(i) {
+			continue
+		}
 		to := netip.AddrPortFrom(netip.MustParseAddr(c.family(i).own), uint16(firstManyPort+i))
 		_, err := sockets[i%len(sockets)].WriteToUDPAddrPort([]byte(text), to)
 		for errors.Is(err, unix.ENOBUFS) {
