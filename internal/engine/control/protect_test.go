@@ -272,21 +272,23 @@ func TestCookiesOff(t *testing.T) {
 // lostOf is how many segments of a connection were lost on their way, its SYN among them: those that were sent again, but for those of
 // which the other end says that it had them already (RFC 2883), as on a machine that stands still.
 func lostOf(c net.Conn) (n uint32, err error) {
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	testutil.Eventually(2*time.Second, func() bool { // the other end has yet to say so
-		failed := raw.Control(func(fd uintptr) {
-			var info *unix.TCPInfo
-			if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-				n = info.Total_retrans - min(info.Total_retrans, info.Dsack_dups)
-			}
-		})
-		err = errors.Join(failed, err)
+		var info *unix.TCPInfo
+		if info, err = tcpInfo(c); err == nil {
+			n = info.Total_retrans - min(info.Total_retrans, info.Dsack_dups)
+		}
 		return n == 0 || err != nil
 	})
 	return n, err
+}
+
+func tcpInfo(c net.Conn) (info *unix.TCPInfo, err error) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	failed := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	return info, errors.Join(failed, err)
 }
 
 // TestConnectionsStay has a connection go on through policies with and without protection.

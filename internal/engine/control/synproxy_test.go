@@ -149,6 +149,9 @@ func (s *site) echoedWithin(wait time.Duration, to string) error {
 	if n, infoErr := lostOf(c); err == nil && (n > 0 || infoErr != nil) {
 		err = fmt.Errorf("%d segments were sent again (%v)", n, infoErr)
 	}
+	if info, infoErr := tcpInfo(c); infoErr == nil {
+		s.again += info.Total_retrans
+	}
 	return err
 }
 
@@ -161,31 +164,47 @@ func TestRouterMode(t *testing.T) {
 			if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
 				t.Fatal(err)
 			}
-			s.apply(way{name: string(target), target: target}, policy)
-			if got := s.looseOf(s.server); got != "0" {
-				t.Errorf("%s: nf_conntrack_tcp_loose is %s", target, got)
-			}
-			for range 3 {
-				for _, to := range behind {
-					if err := s.echoed(to); err != nil {
-						t.Errorf("%s: %s: %v", target, to, err)
-					}
-				}
-			}
-			got := s.outcomes()
 			want := "web:synproxy=12 web:invalid=0" // the SYN and the ACK of each connection
 			if target == plan.TargetXDP {
 				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=6 web:invalid=0"
 			}
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: counters %s, want %s", target, got, want)
-			}
+			s.routerMode(target, policy, want)
 			s.unload()
 			if got := s.looseOf(s.server); got != "1" {
 				t.Errorf("%s: nf_conntrack_tcp_loose is %s after unload", target, got)
 			}
 		}
 	})
+}
+
+// routerMode has six connections through a policy, and its counters are to be as given. A segment that was sent again, as on a machine that stands
+// still, is counted too: then the connections are made anew.
+func (s *site) routerMode(target plan.Target, policy, want string) {
+	s.Helper()
+	const tries = 5
+	var got string
+	for range tries {
+		s.again = 0
+		s.apply(way{name: string(target), target: target}, policy)
+		if got := s.looseOf(s.server); got != "0" {
+			s.Errorf("%s: nf_conntrack_tcp_loose is %s", target, got)
+		}
+		for range 3 {
+			for _, to := range behind {
+				if err := s.echoed(to); err != nil {
+					s.Errorf("%s: %s: %v", target, to, err)
+				}
+			}
+		}
+		if got = s.outcomes(); strings.Contains(got, want) {
+			return
+		}
+		if s.again == 0 {
+			break
+		}
+		s.unload()
+	}
+	s.Errorf("%s: counters %s, want %s", target, got, want)
 }
 
 // onRouter changes what runs on the router, or asks about it.

@@ -24,6 +24,7 @@ type site struct {
 	control.Instance
 	ctx            context.Context
 	server, client *lab.Host
+	again          uint32 // segments that echoed sent again, also those of which the other end says that it had them already
 }
 
 // inSite runs a test in a site.

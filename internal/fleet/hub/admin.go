@@ -94,6 +94,27 @@ func (h *Hub) update(m Member, seq uint64) error {
 	return nil
 }
 
+// How long change tries, and how long it waits for the stream to tell what another hub has made of a member.
+const (
+	conflictTime = 5 * time.Second
+	conflictWait = 50 * time.Millisecond
+)
+
+// change makes a member what decide makes of it: nil leaves it as it is. It decides anew when another hub was first, as when that one notes
+// from where the node has connected, or when the cluster took the change and its answer was lost.
+func (h *Hub) change(name string, decide func(was Member) (*Member, error)) error {
+	for end := time.Now().Add(conflictTime); ; time.Sleep(conflictWait) {
+		was, seq := h.members.get(name)
+		m, err := decide(was)
+		if m == nil || err != nil {
+			return err
+		}
+		if err = h.update(*m, seq); !errors.Is(err, errConflict) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 func respond(m *nats.Msg, v any) {
 	if text, err := json.Marshal(v); err == nil && m.Reply != "" {
 		_ = m.Respond(text)
@@ -122,16 +143,18 @@ func (h *Hub) invite(m *nats.Msg) {
 		respond(m, resultOf(err, ""))
 		return
 	}
-	was, seq := h.members.get(o.Name)
-	if was.State == Joined {
-		respond(m, Result{Error: fmt.Sprintf("node %s has joined already", o.Name), Hint: "revoke it first, or choose another name"})
-		return
-	}
-	err = h.update(Member{Name: o.Name, State: Invited, Since: time.Now().UTC(), Secret: o.Secret, Expires: o.Expires}, seq)
+	hint := ""
+	err = h.change(o.Name, func(was Member) (*Member, error) {
+		if was.State == Joined {
+			hint = "revoke it first, or choose another name"
+			return nil, fmt.Errorf("node %s has joined already", o.Name)
+		}
+		return &Member{Name: o.Name, State: Invited, Since: time.Now().UTC(), Secret: o.Secret, Expires: o.Expires}, nil
+	})
 	if err == nil {
 		h.log("invited " + o.Name)
 	}
-	respond(m, resultOf(err, ""))
+	respond(m, resultOf(err, hint))
 }
 
 // join takes the key of a node that has an invitation. The invitation is used up. The same node may ask again.
@@ -145,25 +168,28 @@ func (h *Hub) join(m *nats.Msg) {
 		respond(m, JoinAnswer{Error: "the key is none"})
 		return
 	}
-	was, seq := h.members.get(name)
-	switch {
-	case was.State == Joined && was.Key == r.Key:
-	case was.State == Joined:
-		respond(m, JoinAnswer{Error: "the invitation has been used"})
-		return
-	case !h.members.invited(name, r.Secret, time.Now()):
-		respond(m, JoinAnswer{Error: "the invitation has ended, or another has taken its place"})
-		return
-	default:
+	joins := false
+	err := h.change(name, func(was Member) (*Member, error) {
+		switch joins = false; {
+		case was.State == Joined && was.Key == r.Key:
+			return nil, nil
+		case was.State == Joined:
+			return nil, errors.New("the invitation has been used")
+		case !h.members.invited(name, r.Secret, time.Now()):
+			return nil, errors.New("the invitation has ended, or another has taken its place")
+		}
 		if other, ok := h.members.holder(r.Key); ok && other != name {
-			respond(m, JoinAnswer{Error: "another node has this key"})
-			return
+			return nil, errors.New("another node has this key")
 		}
+		joins = true
 		was.State, was.Key, was.Since = Joined, r.Key, time.Now().UTC()
-		if err := h.update(was, seq); err != nil {
-			respond(m, JoinAnswer{Error: err.Error()})
-			return
-		}
+		return &was, nil
+	})
+	if err != nil {
+		respond(m, JoinAnswer{Error: err.Error()})
+		return
+	}
+	if joins {
 		h.log("joined: " + name)
 	}
 	_, ca, err := h.config.authority()
@@ -182,17 +208,23 @@ func (h *Hub) revoke(m *nats.Msg) {
 		respond(m, resultOf(err, ""))
 		return
 	}
-	was, seq := h.members.get(o.Name)
-	if was.Name == "" {
-		respond(m, Result{Error: fmt.Sprintf("the fleet has no node %s", o.Name), Hint: "`floodwall-hub nodes` lists the nodes"})
+	hint, revokes := "", false
+	err = h.change(o.Name, func(was Member) (*Member, error) {
+		if was.Name == "" {
+			hint = "`floodwall-hub nodes` lists the nodes"
+			return nil, fmt.Errorf("the fleet has no node %s", o.Name)
+		}
+		if revokes = was.State != Revoked; !revokes {
+			return nil, nil
+		}
+		was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
+		return &was, nil
+	})
+	if err != nil {
+		respond(m, resultOf(err, hint))
 		return
 	}
-	if was.State != Revoked {
-		was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
-		if err := h.update(was, seq); err != nil {
-			respond(m, resultOf(err, ""))
-			return
-		}
+	if revokes {
 		h.log("revoked " + o.Name)
 	}
 	lifted, err := h.liftAll(o.Name)

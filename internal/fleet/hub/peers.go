@@ -30,17 +30,13 @@ func addressOf(a net.Addr) netip.Addr {
 
 // seenAt notes from where a node has connected, for all hubs.
 func (h *Hub) seenAt(name string, a netip.Addr) {
-	for range 3 { // another hub may change the member at the same time
-		m, seq := h.members.get(name)
+	_ = h.change(name, func(m Member) (*Member, error) { // it connects again, where this fails
 		if m.State != Joined || slices.Contains(m.Addresses, a) {
-			return
+			return nil, nil
 		}
 		m.Addresses = append([]netip.Addr{a}, m.Addresses[:min(len(m.Addresses), maxAddresses-1)]...)
-		if h.update(m, seq) == nil {
-			return
-		}
-		time.Sleep(streamWait)
-	}
+		return &m, nil
+	})
 }
 
 // needed tells why a prefix is not to be banned: it has a hub or a node in it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -188,6 +189,36 @@ func TestOldInvitation(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("the node was revoked")
+}
+
+// TestTwoHubsChange has another hub note addresses of nodes at the moment at which this one revokes them, before the stream has told it. The
+// nodes are revoked, and keep the addresses.
+func TestTwoHubsChange(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	for i := range 20 {
+		name := fmt.Sprint("node-", i)
+		if err := h.Enrol(name, newPublicKey(t)); err != nil {
+			t.Fatal(err)
+		}
+		m, _ := h.members.get(name)
+		m.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.7")}
+		text, _ := json.Marshal(m)
+		if _, err := h.js.Publish(t.Context(), wire.Members+"."+name, text); err != nil {
+			t.Fatal(err)
+		}
+		var r Result
+		answer, err := h.conn.Request(adminRevoke, fmt.Appendf(nil, `{"name":%q}`, name), time.Minute)
+		if err == nil {
+			err = json.Unmarshal(answer.Data, &r)
+		}
+		if err != nil || r.Error != "" {
+			t.Fatalf("%s: %v %s", name, err, r.Error)
+		}
+		if m, _ := h.members.get(name); m.State != Revoked || len(m.Addresses) != 1 {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
 }
 
 // TestSyncBounded has a node ask for all records again and again. It gets few answers: each costs the hub much.
