@@ -43,9 +43,9 @@ func benchCommand(e *env) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
-	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, dns, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
+	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, dns, udp, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
-	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, and five of synproxy (default 10s, with --quick 3s)")
+	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, two of udp, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
 	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
 	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets and blocklist, in place of their own")

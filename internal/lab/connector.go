@@ -150,23 +150,32 @@ func (c *connector) connect(fd int) error {
 
 // look waits for something to happen, and goes on with those connections.
 func (c *connector) look(wait time.Duration) error {
-	t := unix.NsecToTimespec(int64(wait))
-	// x/sys has no wrapper of epoll_pwait2 (Linux 5.11), the only one that waits for less than a millisecond. Go's runtime is
-	// not told that the thread waits: it would look after it every 20 us, in a thread of its own on the clients' CPU (Go's
-	// runtime/proc.go, sysmon).
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
-		uintptr(len(c.events)), uintptr(unsafe.Pointer(&t)), 0, 0)
-	if errno == unix.EINTR {
-		return nil
-	}
-	if errno != 0 {
-		return fmt.Errorf("epoll_pwait2: %w", errno)
+	n, err := waitEvents(c.epoll, c.events[:], wait)
+	if err != nil {
+		return err
 	}
 	now := time.Since(c.start)
 	for _, e := range c.events[:n] {
 		c.proceed(int(e.Fd), e.Events, now)
 	}
 	return nil
+}
+
+// waitEvents waits for events of an epoll, and returns how many there are.
+func waitEvents(epoll int, events []unix.EpollEvent, wait time.Duration) (int, error) {
+	t := unix.NsecToTimespec(int64(wait))
+	// x/sys has no wrapper of epoll_pwait2 (Linux 5.11), the only one that waits for less than a millisecond. Go's runtime is
+	// not told that the thread waits: it would look after it every 20 us, in a thread of its own on the clients' CPU (Go's
+	// runtime/proc.go, sysmon).
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])),
+		uintptr(len(events)), uintptr(unsafe.Pointer(&t)), 0, 0)
+	if errno == unix.EINTR {
+		return 0, nil
+	}
+	if errno != 0 {
+		return 0, fmt.Errorf("epoll_pwait2: %w", errno)
+	}
+	return int(n), nil
 }
 
 // proceed goes on with a connection of which there is news.

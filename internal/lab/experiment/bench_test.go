@@ -71,6 +71,10 @@ var wantRows = map[string][]string{
 	"dns": {
 		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",
 	},
+	"udp": {
+		"udp/quiet/nothing", "udp/busy/floodwall/off", "udp/busy/floodwall/generic", "udp/flood/nft", "udp/flood/hashlimit",
+		"udp/flood/floodwall/wireguard",
+	},
 	"conntrack": {
 		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",
 		"conntrack/floodwall/nftables",

@@ -35,6 +35,7 @@ const (
 	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
 	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
+	leastUDP      = 0.75 // of a flood at a protected UDP service
 )
 
 // What most cases have: so many rules, and packets that none of them matches.
@@ -104,7 +105,7 @@ func otherKinds() []dropTestCase {
 	tagged.VLAN = []uint16{10}
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
-	return []dropTestCase{
+	return append(udpFloods(), []dropTestCase{
 		replies("rules=20/off/replies", openFlows, leastReplies), replies("rules=20/off/replies/many", manyFlows, leastMany),
 		{
 			name: "rules=20/off/replies/open", label: "the same, the flood to the port that they are of", rules: someRules, policy: some, flood: "open-port",
@@ -137,5 +138,30 @@ func otherKinds() []dropTestCase {
 			name: "syn", label: "SYN answered, of an XDP_TX that writes the same frame", flood: "syn", policy: rig.SYNPolicy,
 			flows: []lab.Flow{syns}, share: leastSYN,
 		},
+	}...)
+}
+
+// udpFloods are floods at protected UDP services, of datagrams that are no beginning, and where there are others, of those that are.
+func udpFloods() (all []dropTestCase) {
+	add := func(u rig.UDPService, what, label, datagram string) {
+		all = append(all, dropTestCase{
+			name: "udp=" + u.Protocol + what, label: "a flood at a UDP service, protect: " + u.Protocol + label, flood: "udp-" + u.Protocol + what,
+			policy: noReplies + fmt.Sprintf("default: drop\nservices: [{name: game, port: udp/%d, udp: {protect: %s}}]\n", udpPort, u.Protocol),
+			flows:  []lab.Flow{udpFlow(datagram)}, share: leastUDP,
+		})
 	}
+	for _, u := range rig.UDPServices {
+		add(u, "", "", u.Lacks)
+		if u.Begins != u.Lacks {
+			add(u, "/begins", ", of first packets", u.Begins)
+		}
+	}
+	return all
+}
+
+// udpFlow is a flood of a datagram in the notation of package packet.
+func udpFlow(datagram string) lab.Flow {
+	f := rig.UDPFlood(lab.MustAddrs(floodSources), rig.Server4, udpPort)
+	f.Payload = rig.MustPayload(datagram)
+	return f
 }

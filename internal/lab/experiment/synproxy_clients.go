@@ -41,28 +41,12 @@ func (v *synproxyVisit) completed() float64 { return v.Share() }
 // perSecond is the connections that had an answer, per second.
 func (v *synproxyVisit) perSecond() float64 { return v.Share() * synproxyClientRate }
 
-// How the attacker sends beside clients, who share its CPU and go before it. They wait for a batch to end, which makes it
-// short. Packets come in bursts, as a card's interrupts bring them: each on its own would wake the receive thread, which costs
-// both CPUs more than the packet. What the clients keep from being sent in time is sent with the next bursts.
-const (
-	besideBatch   = 8
-	besideBurst   = 64
-	besideCatchUp = 3
-)
-
-// answersWait is how long answers to the flood wait to be looked at together, which takes less of the CPU that the clients are
-// on. At barFlood, a sixth of a veth's places fill meanwhile.
-const answersWait = 40 * time.Microsecond
-
-// floodLead is how long before the clients the attacker begins.
-const floodLead = 50 * time.Millisecond
-
 // visit has clients connect for so long beside a flood.
 func (s *synproxySite) visit(ctx context.Context, l load, duration time.Duration, seed uint64) (v *synproxyVisit, err error) {
 	if err := s.Server.FlushConntrack(); err != nil {
 		return nil, err
 	}
-	stop, err := s.begin(ctx, l, seed)
+	stop, err := s.beginLoad(ctx, l, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -78,36 +62,10 @@ func (s *synproxySite) visit(ctx context.Context, l load, duration time.Duration
 	return v, errors.Join(err, stopped, looked)
 }
 
-// begin starts a flood, which goes on until stop ends it. stop returns how many packets per second of it the host took from
-// begin to stop, and in the weakest part of that time.
-func (s *synproxySite) begin(ctx context.Context, l load, seed uint64) (stop func() (mean, least float64, err error), err error) {
+// beginLoad starts a flood at the server; see begin.
+func (s *synproxySite) beginLoad(ctx context.Context, l load, seed uint64) (stop func() (mean, least float64, err error), err error) {
 	if l.flood == nil {
-		return func() (float64, float64, error) { return 0, 0, nil }, nil
+		return s.begin(ctx, nil, 0, seed)
 	}
-	source, err := s.source(l.flood, lab.SourceOptions{
-		Batch: besideBatch, Burst: besideBurst, Rate: l.pps, CatchUp: besideCatchUp, Seed: seed, Apart: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Out.Coalesce(answersWait); err != nil {
-		return nil, errors.Join(err, source.Close())
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- source.Run(ctx) }()
-	for wait := true; wait; wait = source.Sent() == 0 {
-		select {
-		case err := <-done:
-			cancel()
-			return nil, errors.Join(err, errors.New("the flood ended before it began"), source.Close(), s.Out.Coalesce(0))
-		case <-time.After(floodLead):
-		}
-	}
-	w := watchRate(s.In.Received)
-	return func() (float64, float64, error) {
-		mean, least, err := w.stop()
-		cancel()
-		return mean, least, errors.Join(err, <-done, source.Close(), s.Out.Coalesce(0))
-	}, nil
+	return s.begin(ctx, []lab.Flow{l.flood.Flow(s.web.Addr(), s.web.Port())}, l.pps, seed)
 }

@@ -58,6 +58,16 @@ func Frame(line string) ([]byte, error) {
 	return spec.Frame(), nil
 }
 
+// MustPayload is the UDP payload of what follows the addresses of a datagram in that notation. It panics where that is none.
+func MustPayload(text string) []byte {
+	const headers = 14 + 20 + 8
+	frame, err := Frame("udp 10.0.0.1:7000 > 10.0.0.2:7000 " + text)
+	if err != nil {
+		panic(err)
+	}
+	return frame[headers:]
+}
+
 // Leave gives a packet, in the notation of package packet, to the program that sees what leaves.
 func Leave(egress *ebpf.Program, line string) error {
 	frame, err := Frame(line)

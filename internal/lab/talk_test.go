@@ -1,0 +1,86 @@
+package lab
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newTalkers gives a pair's first host clients, and the other a server that sends each datagram back.
+func newTalkers(t *testing.T) TalkOptions {
+	p, c := newCallers(t)
+	o := TalkOptions{
+		Host: c.Host, Server: c.Server, From: c.From, Clients: 10, Port: 20_000, Payload: bytes.Repeat([]byte{7}, 40),
+		Rate: 1000, Duration: 200 * time.Millisecond, Timeout: 2 * time.Second,
+	}
+	stop, err := p.lab.NewEchoProcess(p.b.Host, o.Server, 0, Ordinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// TestTalk has a server answer all clients: at a rate, and as fast as they get their answers.
+func TestTalk(t *testing.T) {
+	o := newTalkers(t)
+	s, err := Talk(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Sent != 200 || s.Answered != 200 || s.Share() != 1 || s.Clients != o.Clients {
+		t.Errorf("%+v; want 200 of 200", s)
+	}
+	if s.Latency.P50 <= 0 || s.Latency.P50 > s.Latency.P99 || s.Latency.Max > o.Timeout {
+		t.Errorf("latency %+v", s.Latency)
+	}
+	o.Rate = 0
+	if s, err = Talk(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if s.Sent < uint64(o.Clients) || s.Answered+uint64(o.Clients) < s.Sent || s.Clients != o.Clients {
+		t.Errorf("without a rate: %+v", s)
+	}
+}
+
+// TestTalkUnanswered has no server where the clients send to.
+func TestTalkUnanswered(t *testing.T) {
+	o := newTalkers(t)
+	o.Server = netip.AddrPortFrom(o.Server.Addr(), o.Server.Port()+1)
+	o.Timeout = 50 * time.Millisecond
+	for _, rate := range []float64{1000, 0} {
+		o.Rate = rate
+		s, err := Talk(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Sent < uint64(o.Clients) || s.Answered != 0 || s.Clients != 0 {
+			t.Errorf("rate %g: %+v; want no answer", rate, s)
+		}
+	}
+}
+
+// TestTalkRefused has options that cannot be.
+func TestTalkRefused(t *testing.T) {
+	good := newTalkers(t)
+	for want, change := range map[string]func(*TalkOptions){
+		"payload of 15 bytes": func(o *TalkOptions) { o.Payload = o.Payload[:15] },
+		"no clients":          func(o *TalkOptions) { o.Clients = 0 },
+		"ports end at 65535":  func(o *TalkOptions) { o.Port = 65_530 },
+		"must be positive":    func(o *TalkOptions) { o.Duration = 0 },
+		"rate -1":             func(o *TalkOptions) { o.Rate = -1 },
+		"client 10.7.0.1":     func(o *TalkOptions) { o.From = []netip.Addr{netip.MustParseAddr("10.7.0.1")} },
+	} {
+		o := good
+		change(&o)
+		if _, err := Talk(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
