@@ -8,6 +8,7 @@
 #include "protect.h"
 #include "protection.h"
 #include "dnsreply.h"
+#include "gamereply.h"
 #include "sample.h"
 
 /* Whether any slot has an entry in actions. Constant from load on; when false, act_specially() is removed. */
@@ -47,5 +48,9 @@ static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decis
 		return protect(ctx, p, decision);
 	if (answers && verdict == VERDICT_TRUNCATE)
 		return answer(ctx, p);
+	if (serves && verdict == VERDICT_CHALLENGE)
+		return challenge(ctx, p);
+	if (serves && verdict == VERDICT_SERVE)
+		return serve(ctx, p);
 	return verdict == VERDICT_PASS ? XDP_PASS : XDP_DROP;
 }

@@ -179,8 +179,53 @@ __noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 	       is_reply(t.pair, reply_ends(&t), look, reply_index(&t)) && (look || more_proved(number, length, drawn));
 }
 
+/* Notes that a query with a cookie goes to the service. A global function. */
+__noinline __u32 note_game_query(struct packet *p, __u64 query)
+{
+	struct a2s_query q = { .kind = query & 0xff };
+	struct a2s_client c = {};
+
+	if (!p)
+		return 0;
+	q.until = time_of(p) + A2S_WAIT;
+	c.address = p->src;
+	c.port = p->sport & 0xffff;
+	bpf_map_update_elem(&game_queries, &c, &q, BPF_ANY);
+	return 0;
+}
+
+/* The same for a query at a game server, which has a cookie of ours or a challenge that the server has issued. A global function. */
+__noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct datagram_id id = {};
+	struct reply_key t = {};
+	__u64 query;
+	bool keep, cookie;
+
+	if (!p || read_once(&flood_state(number)->unproved) > time_of(p))
+		return 0;
+	query = query_of(ctx, p);
+	if (!(query & A2S_HAS_CHALLENGE))
+		return 0;
+	keep = traits_of(p) & TRAIT_KEEP;
+	id.word[0] = query >> 32;
+	issued_key(&t, &id);
+	cookie = has_cookie(p, query);
+	if (!cookie && !is_reply(t.pair, reply_ends(&t), keep ? 0 : REPLY_LOOK, reply_index(&t)))
+		return 0;
+	if (!keep)
+		return 1;
+	if (!more_proved(number, datagram_length(p), false))
+		return 0;
+	if (cookie)
+		note_game_query(p, query);
+	return 1;
+}
+
 static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
+	if (serves && proved_query(ctx, p, number))
+		return true;
 	return p->payload &&
 	       proved_datagram(ctx, p->l4, datagram_length(p), number | (traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK));
 }

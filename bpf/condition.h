@@ -129,6 +129,10 @@ static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, st
 		return is_spent(p, c->flood, c->limit);
 	case ASKS_STRAY:
 		return is_stray(ctx, p, c->flood);
+	case ASKS_SERVED:
+		return serves && is_served(ctx, p);
+	case ASKS_QUERY:
+		return serves && query_of(ctx, p);
 	}
 	return true;
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "a2s.h"
 #include "flood.h"
 #include "packet.h"
 #include "replyflow.h"
@@ -18,6 +19,7 @@ enum datagrams {
 	DATAGRAMS_GENERIC,
 	DATAGRAMS_WIREGUARD,
 	DATAGRAMS_QUIC,
+	DATAGRAMS_A2S,
 };
 
 enum {
@@ -43,6 +45,12 @@ enum {
 
 /* The flood of each UDP port, by its number and 1; 0: none. */
 __u8 port_floods[1 << 16] SEC(".data.ports");
+
+/*
+ * The bits of an identifier in three words, by its length: for the generated entry. internal/compile/xdp/flood.go fills it. It ends where the verifier
+ * takes a length of 5 bits to end.
+ */
+__u64 id_masks[32][3] SEC(".data.masks");
 
 /* The UDP header, and the first bytes behind it. */
 struct datagram {
@@ -133,7 +141,8 @@ __noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 	struct datagram d;
 	__u32 size;
 
-	if (!t || !f || bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d)))
+	if (!t || !f || f->protocol == DATAGRAMS_A2S ||
+	    bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d))) /* queries: client.h */
 		return 0;
 	place = named_id(&d, f->protocol, length, read_once(&flood_state(number)->id_length));
 	size = id_size(place);
@@ -141,12 +150,6 @@ __noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 		return 0;
 	issued_key(t, &id);
 	return 1;
-}
-
-/* How many bytes of a UDP packet follow its header. */
-static __always_inline __u32 datagram_length(struct packet *p)
-{
-	return p->end > p->payload ? p->end - p->payload : 0;
 }
 
 static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagram *d, __u32 payload, __u32 length)

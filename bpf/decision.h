@@ -15,8 +15,10 @@ enum slot {
 enum verdict {
 	VERDICT_PASS,
 	VERDICT_DROP,
-	VERDICT_REJECT,   /* the kernel's, from netfilter on */
-	VERDICT_TRUNCATE, /* answer a DNS query with an empty response */
+	VERDICT_REJECT,    /* the kernel's, from netfilter on */
+	VERDICT_TRUNCATE,  /* answer a DNS query with an empty response */
+	VERDICT_CHALLENGE, /* answer a query at a game server with a challenge, */
+	VERDICT_SERVE,     /* or with the service's latest answer */
 	VERDICT_MASK = 0x0f,
 	DECISION_SPECIAL = 0x10,     /* a flag: the slot has an entry in actions */
 	DECISION_CONDITIONAL = 0x20, /* a flag: if a condition holds; else decide() is to be called again */

@@ -212,6 +212,16 @@ static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __
 	return question + (edns ? sizeof(*opt) : 0);
 }
 
+/* Sets the checksum of an IPv4 header whose own is 0. */
+static __always_inline void set_ipv4_checksum(struct xdp_md *ctx, __u32 l3)
+{
+	__u16 sum = checksum(sum_of(ctx, l3, sizeof(struct iphdr)));
+	struct iphdr *ip = (void *)(long)ctx->data + l3;
+
+	if ((void *)(ip + 1) <= (void *)(long)ctx->data_end)
+		ip->check = sum;
+}
+
 static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
 {
 	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);

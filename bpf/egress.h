@@ -95,7 +95,9 @@ __noinline int guard_leaving(struct __sk_buff *skb)
 SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
-	if (notes_flows)
-		note_leaving(skb);
+	__u32 query = notes_flows ? note_leaving(skb) : 0;
+
+	if (serves && query)
+		return turn_challenge(skb, query);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;
 }

@@ -111,4 +111,6 @@ enum flood_question {
 	ASKS_PROVED,
 	ASKS_SPENT,
 	ASKS_STRAY,
+	ASKS_SERVED,
+	ASKS_QUERY,
 };

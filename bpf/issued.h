@@ -4,6 +4,7 @@
 
 #include "datagram.h"
 #include "flood.h"
+#include "gameanswer.h"
 #include "packet.h"
 #include "replyleaving.h"
 
@@ -18,6 +19,10 @@ static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const st
 	__u32 theirs = d->id_length;
 	__u8 own;
 
+	if (protocol == DATAGRAMS_A2S) {
+		place.at = A2S_LEAST;
+		return d->kind == A2S_MARK && d->start[4] == A2S_CHALLENGE && length >= A2S_SHORT ? place : none;
+	}
 	if (protocol == DATAGRAMS_WIREGUARD) {
 		if ((d->kind == bpf_htonl(WIREGUARD_INITIATION) && length == INITIATION_LENGTH) ||
 		    (d->kind == bpf_htonl(WIREGUARD_RESPONSE) && length == RESPONSE_LENGTH))
@@ -67,11 +72,14 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 	struct datagram_id id = {};
 	__u32 number, size, length;
 	struct id_place place;
-	struct datagram d;
+	struct datagram d = {};
 	struct flood *f;
 	__u64 known;
 
-	if (!t || bpf_skb_load_bytes(skb, l4, &d, sizeof(d)))
+	if (!t)
+		return 0;
+	if (bpf_skb_load_bytes(skb, l4, &d, sizeof(d)) && /* a challenge of a game server is shorter */
+	    (!serves || bpf_skb_load_bytes(skb, l4, &d, sizeof(struct a2s_start))))
 		return 0;
 	number = port_floods[opaque(bpf_ntohs(d.sport)) & 0xffff] - 1; /* see own_port() */
 	f = bpf_map_lookup_elem(&flood_limits, &number);
@@ -101,9 +109,13 @@ __noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client)
 	struct reply_key t = {};
 	__u32 protocol = read_chosen_key(skb, l4, &t);
 
+	if (serves && !protocol)
+		keep_game_answer(skb, l4);
 	if (!protocol)
 		return 0;
 	note_id(&t);
+	if (serves && protocol == DATAGRAMS_A2S)
+		return query_challenged(skb, l4);
 	if (protocol != DATAGRAMS_WIREGUARD)
 		return 0;
 	issued_to_key(&t, client);

@@ -1,6 +1,9 @@
 package compile
 
 import (
+	"slices"
+	"time"
+
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -9,13 +12,18 @@ import (
 // leastDraws is the least burst of drawn packets of a known client. Of a client that sends what it may, chance draws no more at once.
 const leastDraws = 32
 
+// challengeRate is how many queries a second are answered with challenges. A query is no shorter than its answer, so this bounds what the host sends, and
+// a flood above it is dropped.
+const challengeRate = 2_000_000
+
 // roundUp is how many packets of n are drawn, rounded up.
 func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else those pass that have an identifier which the service has issued to anybody;
+//   - else queries of a2s are answered from here: those with a cookie of ours, and then, within the limits by prefix, all without;
+//   - those pass that have an identifier which the service has issued to anybody;
 //   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.
 //
 // The limit for all is asked first, without a charge: a flood from many prefixes has used it up, and costs no more than that. It is
@@ -42,14 +50,24 @@ func (l *lowering) flood(s policy.Service) {
 	add := func(name string, verdict ir.Verdict, rule ir.Rule) {
 		rule.Name, rule.Kind, rule.Verdict, rule.Line, rule.Col = s.Name+":"+name, ir.RuleKindService, verdict, s.Pos.Line, s.Pos.Col
 		rule.Flood, rule.Placement = number, ir.PlaceEarliest // one stage for all, whatever placement the policy has
-		rule.Observe = u.Observe && verdict == ir.Drop
+		rule.Observe = u.Observe && verdict != ir.Pass
 		l.match(&rule, policy.Match{Port: ports, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
 	add("known", ir.Pass, ir.Rule{Asks: ir.AsksKnown})
 	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
+	if u.Protect == packet.A2S {
+		add("served", ir.Serve, ir.Rule{Asks: ir.AsksServed})
+	}
 	if u.Protect != packet.Generic {
 		add("proved", ir.Pass, ir.Rule{Asks: ir.AsksProved})
+	}
+	switch u.Protect {
+	case packet.A2S:
+		all := policy.Over{Pos: s.Pos, Rate: challengeRate, Per: time.Second, Burst: challengeRate / 10}
+		add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", append(slices.Clone(u.Limits), all))})
+		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksQuery})
+	case packet.WireGuard, packet.QUIC:
 		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}
 	over := l.limits(s.Name+":limit", u.Limits)

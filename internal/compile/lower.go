@@ -68,7 +68,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	if p.Default == policy.Drop {
 		l.essentials(p.Essential, p.DHCPServers, func(name string) bool { return !l.passReplies || name != essentialFragments })
 	}
-	if slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Truncate }) {
+	if slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Verdict.Answers() }) {
 		l.localSet() // no answer goes to an own address
 	}
 	l.structural(p.Off | p.Observed)

@@ -14,6 +14,9 @@ const minFrame = 60
 // headerMax is HEADER_MAX of bpf/lab.c: what of each frame is written anew.
 const headerMax = 256
 
+// MostMixed is the longest payload, in bytes, that a flow of any family can have in a mix.
+const MostMixed = headerMax - 100
+
 // As of the IANA registry of EtherTypes and protocol numbers.
 const (
 	etherIPv4 = unix.ETH_P_IP

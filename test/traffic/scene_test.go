@@ -37,6 +37,7 @@ type scene struct {
 	ctx                      context.Context
 	lab                      *lab.Lab
 	server, client, attacker *lab.Host
+	clientEnd                *lab.Device    // of the client's link
 	sockets                  []*net.UDPConn // of listen
 }
 
@@ -71,13 +72,14 @@ func (s *scene) build(l *lab.Lab) error {
 		*h = made
 	}
 	for i, from := range []*lab.Host{s.attacker, s.client} {
-		_, _, err := l.Connect(from, s.server, lab.LinkOptions{
+		end, _, err := l.Connect(from, s.server, lab.LinkOptions{
 			A: lab.EndOptions{Addrs: lab.ParseAddrs(fmt.Sprintf("10.%d.0.1/24 fd0%d::1/64", i, i))},
 			B: lab.EndOptions{Addrs: lab.ParseAddrs(fmt.Sprintf("10.%d.0.2/24 fd0%d::2/64", i, i))},
 		})
 		if err != nil {
 			return err
 		}
+		s.clientEnd = end // that of the last
 	}
 	// Any source is routed: what forged packets say must not be held up by anything but the policy.
 	for _, name := range []string{"all", "attacker"} {

@@ -110,6 +110,9 @@ const (
 	floodwallMapFloodLimits      = "flood_limits"
 	floodwallMapFlows            = "flows"
 	floodwallMapFull4            = "full4"
+	floodwallMapGameAnswer       = "game_answer"
+	floodwallMapGameAnswers      = "game_answers"
+	floodwallMapGameQueries      = "game_queries"
 	floodwallMapGuardPorts       = "guard_ports"
 	floodwallMapGuards           = "guards"
 	floodwallMapHostClasses4     = "host_classes4"
@@ -175,6 +178,7 @@ const (
 	floodwallVarHosts4Key        = "hosts4_key"
 	floodwallVarHosts4Narrow     = "hosts4_narrow"
 	floodwallVarHosts4Wide       = "hosts4_wide"
+	floodwallVarIdMasks          = "id_masks"
 	floodwallVarIndex4           = "index4"
 	floodwallVarJudging          = "judging"
 	floodwallVarLeads            = "leads"
@@ -205,6 +209,7 @@ const (
 	floodwallVarReplyFlows       = "reply_flows"
 	floodwallVarReporting        = "reporting"
 	floodwallVarSampling         = "sampling"
+	floodwallVarServes           = "serves"
 	floodwallVarServicePorts     = "service_ports"
 	floodwallVarShortPatterns    = "short_patterns"
 	floodwallVarSpecials         = "specials"
@@ -279,6 +284,9 @@ type floodwallMapSpecs struct {
 	FloodLimits      *ebpf.MapSpec `ebpf:"flood_limits"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
+	GameAnswer       *ebpf.MapSpec `ebpf:"game_answer"`
+	GameAnswers      *ebpf.MapSpec `ebpf:"game_answers"`
+	GameQueries      *ebpf.MapSpec `ebpf:"game_queries"`
 	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
 	Guards           *ebpf.MapSpec `ebpf:"guards"`
 	HostClasses4     *ebpf.MapSpec `ebpf:"host_classes4"`
@@ -347,6 +355,7 @@ type floodwallVariableSpecs struct {
 	Hosts4Key       *ebpf.VariableSpec `ebpf:"hosts4_key"`
 	Hosts4Narrow    *ebpf.VariableSpec `ebpf:"hosts4_narrow"`
 	Hosts4Wide      *ebpf.VariableSpec `ebpf:"hosts4_wide"`
+	IdMasks         *ebpf.VariableSpec `ebpf:"id_masks"`
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Judging         *ebpf.VariableSpec `ebpf:"judging"`
 	Leads           *ebpf.VariableSpec `ebpf:"leads"`
@@ -377,6 +386,7 @@ type floodwallVariableSpecs struct {
 	ReplyFlows      *ebpf.VariableSpec `ebpf:"reply_flows"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
+	Serves          *ebpf.VariableSpec `ebpf:"serves"`
 	ServicePorts    *ebpf.VariableSpec `ebpf:"service_ports"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
@@ -420,6 +430,9 @@ type floodwallMaps struct {
 	FloodLimits      *ebpf.Map `ebpf:"flood_limits"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Full4            *ebpf.Map `ebpf:"full4"`
+	GameAnswer       *ebpf.Map `ebpf:"game_answer"`
+	GameAnswers      *ebpf.Map `ebpf:"game_answers"`
+	GameQueries      *ebpf.Map `ebpf:"game_queries"`
 	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
 	Guards           *ebpf.Map `ebpf:"guards"`
 	HostClasses4     *ebpf.Map `ebpf:"host_classes4"`
@@ -458,6 +471,9 @@ func (m *floodwallMaps) Close() error {
 		m.FloodLimits,
 		m.Flows,
 		m.Full4,
+		m.GameAnswer,
+		m.GameAnswers,
+		m.GameQueries,
 		m.GuardPorts,
 		m.Guards,
 		m.HostClasses4,
@@ -527,6 +543,7 @@ type floodwallVariables struct {
 	Hosts4Key       *ebpf.Variable `ebpf:"hosts4_key"`
 	Hosts4Narrow    *ebpf.Variable `ebpf:"hosts4_narrow"`
 	Hosts4Wide      *ebpf.Variable `ebpf:"hosts4_wide"`
+	IdMasks         *ebpf.Variable `ebpf:"id_masks"`
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Judging         *ebpf.Variable `ebpf:"judging"`
 	Leads           *ebpf.Variable `ebpf:"leads"`
@@ -557,6 +574,7 @@ type floodwallVariables struct {
 	ReplyFlows      *ebpf.Variable `ebpf:"reply_flows"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
+	Serves          *ebpf.Variable `ebpf:"serves"`
 	ServicePorts    *ebpf.Variable `ebpf:"service_ports"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`

@@ -17,7 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
-	ReplyFlows, ReplyFilter, Services, FloodStates,
+	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -97,5 +97,6 @@ samplers 1 887429e0
 .data.replied 2 aa185620
 .data.replies 2 4629dfaf
 .data.services 1 7171248a
+game_answers 1 87553b7c
 slots 1 34
 `

@@ -71,6 +71,7 @@ const (
 	Services    = ".data.services" // ports of services, a bit each
 	ClientPorts = ".data.clients"  // ports of UDP whose clients are noted, a bit each
 	PortFloods  = ".data.ports"    // of each port of UDP the flood that is told there, by its number and 1
+	IDMasks     = ".data.masks"    // the bits of an identifier in three words, by its length in bytes: id_masks of bpf/datagram.h
 	FloodStates = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
@@ -98,6 +99,9 @@ const (
 	Names           = "names"    // names of DNS queries, each with the sets that list it
 
 	FloodLimits = "flood_limits" // by which limits floods at UDP services are told, struct flood of bpf/flood.h
+
+	GameQueries = "game_queries" // clients whose queries with a cookie went to a game server, struct a2s_query of bpf/a2s.h
+	GameAnswers = "game_answers" // what game servers have answered last, struct a2s_answer of bpf/a2s.h
 
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, a byte each
@@ -130,6 +134,12 @@ const ReadsKernel = floodwallVarReadsKernel
 
 // verifiedClients is the largest number of verified clients. The one used longest ago goes first.
 const verifiedClients = 1 << 16
+
+// gameAnswers is the largest number of answers of game servers that are kept: three for each address and port of a service. The one used longest ago goes first.
+const gameAnswers = 768
+
+// gameQueries is the largest number of queries that wait for an answer of a game server.
+const gameQueries = 4096
 
 // Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
 // generic mode.
@@ -172,6 +182,9 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	prog.Instructions = fold(insns, spec.Variables)
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
+	}
+	if isSet(im.Constants["serves"]) {
+		spec.Maps[GameAnswers].MaxEntries, spec.Maps[GameQueries].MaxEntries = gameAnswers, gameQueries
 	}
 	for name, needed := range map[string]bool{Egress: im.Egress, Ingress: im.Ingress} {
 		if !needed {

@@ -49,6 +49,7 @@ const (
 	FlowBucketSize      = 64
 	SynKeysSize         = 56
 	FloodStateSize      = 56 // of bpf/flood.h
+	IDMaskSize          = 24 // bytes of an entry of id_masks of bpf/datagram.h
 )
 
 // MaxFloods is how many UDP services can be protected. MAX_FLOODS of bpf/flood.h.

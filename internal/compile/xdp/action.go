@@ -12,7 +12,7 @@ func actionsPart(p *ir.Program, slots []uint32) component {
 	entries := uint32(0)
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		if r.Verdict == ir.Truncate {
+		if r.Verdict.Answers() {
 			out.constants["answers"] = true
 		}
 		if r.Sample > 0 {

@@ -21,13 +21,22 @@ func floodPart(p *ir.Program) (component, error) {
 	shape := image.Shape{ValueSize: uint32(image.FloodSize), Entries: uint32(len(p.Floods))}
 	numbers := image.Shape{ValueSize: 1 << 16, Entries: 1}
 	reads := slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol != packet.Generic })
+	serves := slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol == packet.A2S })
+	shapes := map[string]image.Shape{
+		image.ClientPorts: ports, image.PortFloods: numbers,
+		image.FloodLimits: shape, image.FloodStates: {ValueSize: (image.MaxFloods + 1) * image.FloodStateSize, Entries: 1},
+	}
+	masks := image.Shape{ValueSize: (packet.MostID + 1) * image.IDMaskSize, Entries: 1}
+	if slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol == packet.QUIC }) {
+		shapes[image.IDMasks] = masks
+	}
 	return component{
-		constants: map[string]any{"floods": true, "reads_datagrams": reads},
-		shapes: map[string]image.Shape{
-			image.ClientPorts: ports, image.PortFloods: numbers,
-			image.FloodLimits: shape, image.FloodStates: {ValueSize: (image.MaxFloods + 1) * image.FloodStateSize, Entries: 1},
-		},
+		constants: map[string]any{"floods": true, "reads_datagrams": reads, "serves": serves},
+		shapes:    shapes,
 		fill: func(memory map[string][]byte) error {
+			if shapes[image.IDMasks] == masks {
+				writeIDMasks(into(memory, image.IDMasks, masks))
+			}
 			to := into(memory, image.FloodLimits, shape)
 			for i := range p.Floods {
 				f := &p.Floods[i]
@@ -42,4 +51,13 @@ func floodPart(p *ir.Program) (component, error) {
 			return nil
 		},
 	}, nil
+}
+
+// writeIDMasks writes the bits of identifiers, by their length.
+func writeIDMasks(to []byte) {
+	for length := range packet.MostID + 1 {
+		for i := range length {
+			to[length*image.IDMaskSize+i] = 0xff
+		}
+	}
 }

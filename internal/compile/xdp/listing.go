@@ -45,7 +45,7 @@ var public = []string{
 	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
 	"name_root_sets", "notes_clients", "notes_flows", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
-	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "sampling", "short_patterns", "specials", "table_conditions", "traffic_share",
+	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "sampling", "serves", "short_patterns", "specials", "table_conditions", "traffic_share",
 	"verify_cookies", "window_length",
 }
 
@@ -116,6 +116,9 @@ var mapUses = map[string]string{
 	image.ClientPorts: "floods: a bit for each port whose clients are noted",
 	image.PortFloods:  "floods: of each port the flood that is detected there",
 	image.FloodLimits: "floods: by which limits each is detected",
+	image.GameQueries: "floods: clients whose queries wait for an answer of a game server",
+	image.GameAnswers: "floods: what game servers have answered last",
+	image.IDMasks:     "floods: the bits of an identifier, by its length",
 	image.FloodStates: "floods: until when each goes on and its limits are exceeded, the length of identifiers",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",

@@ -95,6 +95,7 @@ services:
   - {name: game, port: udp/7000, udp: protect}
   - {name: tunnel, port: udp/51820, udp: {protect: wireguard}}
   - {name: http3, port: udp/443, udp: {protect: quic}}
+  - {name: source, port: udp/27015, udp: {protect: a2s}}
 `,
 	"no rule": "default: drop",
 	"usual": `default: drop

@@ -233,7 +233,7 @@ func (s *Status) counters(ctx context.Context, l *generation.Live, g *generation
 		Uncounted: m.Uncounted()}
 	n = c.Slot(image.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Bytes}
-	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
+	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return slices.Contains(ir.Answering(), r.Verdict) }) {
 		n = c.Slot(image.SlotReplies)
 		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes, Beside: true}
 	}

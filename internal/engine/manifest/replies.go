@@ -15,7 +15,7 @@ import (
 // program of its own does not wake its reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (m *Manifest) LostReplies(device string) (notes []string) {
-	replies := func(r Rule) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
+	replies := func(r Rule) bool { return slices.Contains(ir.Answering(), r.Verdict) && !r.Observe }
 	answers := func(e Protection) bool { return !e.InKernel() }
 	truncates := slices.ContainsFunc(m.Rules, replies)
 	if !truncates && !slices.ContainsFunc(m.Protections, answers) {

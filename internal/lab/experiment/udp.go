@@ -178,6 +178,17 @@ func (s *udpSite) talkFrom(ctx context.Context, port int, datagram string, rate 
 	})
 }
 
+// flows are the flood: of the protocol's shape, without an identifier that the service has issued. Half of them are first packets, unless those
+// are too long for a mix.
+func (s *udpSite) flows() []lab.Flow {
+	follow, begin := udpFlow(s.service.Lacks), udpFlow(s.service.Begins)
+	if len(begin.Payload) > lab.MostMixed {
+		return []lab.Flow{follow}
+	}
+	follow.Weight, begin.Weight = 0.5, 0.5
+	return []lab.Flow{follow, begin}
+}
+
 // udpBuilder makes the tables of udp.
 type udpBuilder struct {
 	rig.Builder
@@ -285,10 +296,7 @@ func (b *udpBuilder) visit(ctx context.Context, round int, c *udpCase) (v *udpVi
 		v.TalkSummary, err = s.talk(ctx, rate, udpVisitTime(b.Session))
 		return v, err
 	}
-	// Of the protocol's shape, without an identifier that the service has issued: half of them are such with which nobody begins.
-	flows := []lab.Flow{udpFlow(s.service.Lacks), udpFlow(s.service.Begins)}
-	flows[0].Weight, flows[1].Weight = 0.5, 0.5
-	stop, err := s.begin(ctx, flows, c.load.flood, uint64(round)+1)
+	stop, err := s.begin(ctx, s.flows(), c.load.flood, uint64(round)+1)
 	if err != nil {
 		return nil, err
 	}

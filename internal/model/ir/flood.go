@@ -44,11 +44,13 @@ const (
 	AsksProved                      // whether the packet has an identifier that the service has issued to anybody
 	AsksSpent                       // whether the one limit in Over would be exceeded: the packet is not charged
 	AsksStray                       // whether the packet has not the form of one with which somebody begins to talk
+	AsksServed                      // whether the packet is a query with a cookie of ours, and there is an answer of the service to give
+	AsksQuery                       // whether the packet is a query, as packet.Datagrams.Asks says
 )
 
 // String is the word of a listing.
 func (q FloodQuestion) String() string {
-	return [...]string{AsksKnown: "known", AsksCalm: "calm", AsksProved: "proved", AsksSpent: "spent", AsksStray: "stray"}[q]
+	return [...]string{AsksKnown: "known", AsksCalm: "calm", AsksProved: "proved", AsksSpent: "spent", AsksStray: "stray", AsksServed: "served", AsksQuery: "query"}[q]
 }
 
 // asked reports whether the answer to what r asks about a flood is yes.
@@ -64,6 +66,10 @@ func (e *evaluation) asked(r *Rule) bool {
 		return e.Spent != nil && e.Spent(r.Over[0], e.pkt)
 	case AsksStray:
 		return !e.program.Floods[r.Flood].Protocol.Begins(e.pkt.Payload)
+	case AsksServed:
+		return e.Served != nil && e.Served(r.Flood, e.pkt)
+	case AsksQuery:
+		return e.program.Floods[r.Flood].Protocol.Asks(e.pkt.Payload)
 	}
 	return true
 }

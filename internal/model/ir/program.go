@@ -95,14 +95,22 @@ type Verdict uint8
 const (
 	Pass Verdict = iota
 	Drop
-	Reject   // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
-	Truncate // answer a DNS query with an empty, truncated response, so that the client asks again over TCP
+	Reject    // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
+	Truncate  // answer a DNS query with an empty, truncated response, so that the client asks again over TCP
+	Challenge // answer a query at a game server with a challenge, which the client is to repeat
+	Serve     // answer it with the latest answer of the server
 )
 
-// String is the word of the policy.
+// String is the word of the policy, and of listings.
 func (v Verdict) String() string {
-	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate"}[v]
+	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate", Challenge: "challenge", Serve: "serve"}[v]
 }
+
+// Answers reports whether packets are answered from where they are decided.
+func (v Verdict) Answers() bool { return v >= Truncate }
+
+// Answering lists the words of verdicts of which Answers holds.
+func Answering() []string { return []string{Truncate.String(), Challenge.String(), Serve.String()} }
 
 // Set is a set of addresses that rules refer to by its index in Program.Sets.
 type Set struct {

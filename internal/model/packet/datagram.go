@@ -11,11 +11,12 @@ const (
 	Generic   Datagrams = iota // any: nothing is read
 	WireGuard                  // https://www.wireguard.com/papers/wireguard.pdf, 5.4
 	QUIC                       // RFC 9000, 17; versions 1 and 2 (RFC 9369)
+	A2S                        // https://developer.valvesoftware.com/wiki/Server_queries, with other datagrams of a game beside
 )
 
 // String is the word of the policy.
 func (d Datagrams) String() string {
-	return [...]string{Generic: "generic", WireGuard: "wireguard", QUIC: "quic"}[d]
+	return [...]string{Generic: "generic", WireGuard: "wireguard", QUIC: "quic", A2S: "a2s"}[d]
 }
 
 // Lengths in bytes.
@@ -36,7 +37,7 @@ const (
 
 // Least is the length of the shortest datagram with an identifier, in bytes.
 func (d Datagrams) Least() int {
-	return [...]int{Generic: 0, WireGuard: leastWireGuard, QUIC: leastQUIC}[d]
+	return [...]int{Generic: 0, WireGuard: leastWireGuard, QUIC: leastQUIC, A2S: leastA2S}[d]
 }
 
 // Chosen returns the identifier that the sender of a datagram has chosen and says in it: what is sent to him has it from then on. ok is false
@@ -61,6 +62,10 @@ func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 			return nil, false
 		}
 		return payload[7+theirs:][:own], true
+	case A2S:
+		if a2sKind(payload) == a2sChallenge && len(payload) >= leastA2S {
+			return payload[5:leastA2S], true
+		}
 	}
 	return nil, false
 }
@@ -101,6 +106,10 @@ func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 			return nil, false
 		}
 		return payload[at:][:length], true
+	case A2S:
+		if challenge, ok := query(payload); ok && len(challenge) > 0 {
+			return challenge, true
+		}
 	}
 	return nil, false
 }

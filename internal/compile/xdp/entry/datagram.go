@@ -62,7 +62,7 @@ func (s *section) proved(flood int, decision uint32, next string) {
 		if protocol == packet.WireGuard {
 			s.Add(asm.JEq.Imm(asm.R1, wireguardInitiation, next)) // it has none
 		} else {
-			s.longID(flood, id, payload, function)
+			s.longID(id, payload, function, next)
 			s.Add(asm.Ja.Label(lookup))
 		}
 		s.Mark(function)
@@ -71,6 +71,18 @@ func (s *section) proved(flood int, decision uint32, next string) {
 		s.Mark(passes)
 		s.decideAs(decision, notAsked)
 	})
+}
+
+// query jumps to next unless a packet may be a query at a game server, which is for general(): read_query() of bpf/a2s.h.
+func (s *section) query(next string) {
+	payload := s.family.l4 + udpHeader
+	s.loadLength(asm.R1, s.family)
+	s.Add(
+		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(packet.A2S.Least()), next),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(packet.A2S.Least())),
+		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
+		asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JEq.Imm32(asm.R1, -1, toGeneral),
+	)
 }
 
 // stray decides a packet with which nobody begins to talk: stray_datagram() of bpf/datagram.h. Those with which most begin are looked at here, as a flood of
@@ -141,26 +153,30 @@ const (
 	longLeast           = 6 + packet.MostID // with a long header, so many bytes have the receiver's connection ID
 )
 
-// longID is connectionID for a packet with a long header at a place. It jumps to function if the length that the header says is another than
-// the service has told last.
-func (s *section) longID(flood int, id asm.Register, payload int16, function string) {
+// longID is connectionID for a packet with a long header at a place, which says how long it is. It jumps to none if there is no identifier that
+// counts, and to function if the packet is short.
+func (s *section) longID(id asm.Register, payload int16, function, none string) {
 	s.loadLength(asm.R1, s.family)
 	s.Add(
 		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+longLeast, function),
 		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+longLeast),
 		asm.JGT.Reg(asm.R2, asm.R1, function),
-		asm.LoadMem(asm.R1, base, payload+5, asm.Byte),
-		asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDLength).WithReference(image.FloodStates), asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R2, function),
+		asm.LoadMem(asm.R1, base, payload+5, asm.Byte), asm.JLT.Imm(asm.R1, packet.LeastID, none), asm.JGT.Imm(asm.R1, packet.MostID, none),
+		asm.Mul.Imm(asm.R1, image.IDMaskSize), asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.IDMasks), asm.Add.Reg(asm.R2, asm.R1),
 	)
-	s.connectionID(flood, id, payload+6, function)
+	s.maskedID(id, payload+6, none)
 }
 
 // connectionID loads the key of the connection ID at a place, issued_key() of bpf/datagram.h, as long as the service has
 // told that it is, and jumps to none if it has not.
 func (s *section) connectionID(flood int, id asm.Register, at int16, none string) {
+	s.Add(asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDMask).WithReference(image.FloodStates))
+	s.maskedID(id, at, none)
+}
+
+// maskedID does so with the mask that R2 points to.
+func (s *section) maskedID(id asm.Register, at int16, none string) {
 	s.Add(
-		asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDMask).WithReference(image.FloodStates),
 		asm.LoadMem(id, base, at, asm.DWord), asm.LoadMem(asm.R1, asm.R2, 0, asm.DWord), asm.JEq.Imm(asm.R1, 0, none), asm.And.Reg(id, asm.R1),
 		asm.LoadMem(asm.R1, base, at+8, asm.DWord), asm.LoadMem(asm.R3, asm.R2, 8, asm.DWord), asm.And.Reg(asm.R1, asm.R3),
 		asm.Mul.Imm(asm.R1, idFactor1), asm.Add.Reg(id, asm.R1),

@@ -13,7 +13,6 @@ const (
 	floodUntil    = 0
 	floodSpent    = 8
 	floodUnproved = 16
-	floodIDLength = 24
 	floodIDMask   = 32
 )
 
@@ -36,7 +35,17 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 	case ir.AsksCalm:
 		s.noCalm(r.Flood)
 		s.portsFor(later)
+	case ir.AsksServed:
+		s.query(next)
+		s.Mark(next)
+		s.portsFor(later)
+	case ir.AsksQuery:
+		s.portsFor(later) // no query comes so far: see query
 	case ir.AsksProved:
+		if s.Program.Floods[r.Flood].Protocol == packet.A2S { // likewise
+			s.portsFor(later)
+			return
+		}
 		s.short = toGeneral
 		if len(later) > 0 && later[0].flood && s.Program.Rules[later[0].number].Asks == ir.AsksStray {
 			s.short = s.newLabel()
