@@ -70,6 +70,12 @@ var errConflict = errors.New("another hub changed this node at the same time: tr
 
 // update changes a member in the stream, and here.
 func (h *Hub) update(m Member, seq uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), changeTime)
+	defer cancel()
+	return h.updateWithin(ctx, m, seq)
+}
+
+func (h *Hub) updateWithin(ctx context.Context, m Member, seq uint64) error {
 	text, err := json.Marshal(m)
 	if err == nil {
 		err = h.store.writable()
@@ -77,8 +83,6 @@ func (h *Hub) update(m Member, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
 	ack, err := h.js.Publish(ctx, wire.Members+"."+m.Name, text, jetstream.WithExpectLastSequencePerSubject(seq))
 	var refused *jetstream.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
@@ -94,24 +98,27 @@ func (h *Hub) update(m Member, seq uint64) error {
 	return nil
 }
 
-// How long change tries, and how long it waits for the stream to tell what another hub has made of a member.
+// changeTime is how long a change of a member may take, and conflictWait how long it waits for the stream to tell what another hub has made of it.
 const (
-	conflictTime = 5 * time.Second
+	changeTime   = 5 * time.Second
 	conflictWait = 50 * time.Millisecond
 )
 
 // change makes a member what decide makes of it: nil leaves it as it is. It decides anew when another hub was first, as when that one notes
-// from where the node has connected, or when the cluster took the change and its answer was lost.
+// from where the node has connected.
 func (h *Hub) change(name string, decide func(was Member) (*Member, error)) error {
-	for end := time.Now().Add(conflictTime); ; time.Sleep(conflictWait) {
+	ctx, cancel := context.WithTimeout(context.Background(), changeTime)
+	defer cancel()
+	for {
 		was, seq := h.members.get(name)
 		m, err := decide(was)
 		if m == nil || err != nil {
 			return err
 		}
-		if err = h.update(*m, seq); !errors.Is(err, errConflict) || time.Now().After(end) {
+		if err = h.updateWithin(ctx, *m, seq); !errors.Is(err, errConflict) || ctx.Err() != nil {
 			return err
 		}
+		time.Sleep(conflictWait)
 	}
 }
 
@@ -170,7 +177,7 @@ func (h *Hub) join(m *nats.Msg) {
 	}
 	joins := false
 	err := h.change(name, func(was Member) (*Member, error) {
-		switch joins = false; {
+		switch {
 		case was.State == Joined && was.Key == r.Key:
 			return nil, nil
 		case was.State == Joined:
@@ -214,9 +221,10 @@ func (h *Hub) revoke(m *nats.Msg) {
 			hint = "`floodwall-hub nodes` lists the nodes"
 			return nil, fmt.Errorf("the fleet has no node %s", o.Name)
 		}
-		if revokes = was.State != Revoked; !revokes {
+		if was.State == Revoked {
 			return nil, nil
 		}
+		revokes = true
 		was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
 		return &was, nil
 	})

@@ -30,13 +30,18 @@ func addressOf(a net.Addr) netip.Addr {
 
 // seenAt notes from where a node has connected, for all hubs.
 func (h *Hub) seenAt(name string, a netip.Addr) {
-	_ = h.change(name, func(m Member) (*Member, error) { // it connects again, where this fails
-		if m.State != Joined || slices.Contains(m.Addresses, a) {
-			return nil, nil
+	for range 10 { // the cluster may choose a leader at this moment
+		if h.change(name, func(m Member) (*Member, error) {
+			if m.State != Joined || slices.Contains(m.Addresses, a) {
+				return nil, nil
+			}
+			m.Addresses = append([]netip.Addr{a}, m.Addresses[:min(len(m.Addresses), maxAddresses-1)]...)
+			return &m, nil
+		}) == nil {
+			return
 		}
-		m.Addresses = append([]netip.Addr{a}, m.Addresses[:min(len(m.Addresses), maxAddresses-1)]...)
-		return &m, nil
-	})
+		time.Sleep(streamWait)
+	}
 }
 
 // needed tells why a prefix is not to be banned: it has a hub or a node in it.
