@@ -38,13 +38,19 @@ func (l *Lab) NewServerProcess(h *Host, addr netip.AddrPort, file []byte, cpu, p
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", err)
 	}
+	return l.serve(h, "http server", listening, role{name: serverName, cpu: cpu, priority: priority, input: file}), nil
+}
+
+// serve starts a process that has a file until it is stopped, by the lab or by the returned function, which returns what went wrong.
+func (l *Lab) serve(h *Host, what string, file *os.File, r role) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	r.files = []*os.File{file}
 	go func() {
-		defer listening.Close()
-		_, err := h.play(ctx, role{name: serverName, cpu: cpu, priority: priority, input: file, files: []*os.File{listening}})
+		defer file.Close()
+		_, err := h.play(ctx, r)
 		if ctx.Err() == nil {
-			ended <- fmt.Errorf("http server: %w", errors.Join(errors.New("ended early"), err))
+			ended <- fmt.Errorf("%s: %w", what, errors.Join(errors.New("ended early"), err))
 		}
 		close(ended)
 	}()
@@ -53,7 +59,7 @@ func (l *Lab) NewServerProcess(h *Host, addr netip.AddrPort, file []byte, cpu, p
 		return <-ended
 	})
 	l.onClose(stop)
-	return stop, nil
+	return stop
 }
 
 // listenFile opens a TCP listener in the host, as a file to hand to a process.

@@ -3,13 +3,11 @@ package lab
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -72,22 +70,7 @@ func (l *Lab) NewEchoProcess(h *Host, addr netip.AddrPort, cpu, priority int) (s
 	if err != nil {
 		return nil, fmt.Errorf("udp server: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		defer socket.Close()
-		_, err := h.play(ctx, role{name: echoName, cpu: cpu, priority: priority, files: []*os.File{socket}})
-		if ctx.Err() == nil {
-			ended <- fmt.Errorf("udp server: %w", errors.Join(errors.New("ended early"), err))
-		}
-		close(ended)
-	}()
-	stop = sync.OnceValue(func() error {
-		cancel()
-		return <-ended
-	})
-	l.onClose(stop)
-	return stop, nil
+	return l.serve(h, "udp server", socket, role{name: echoName, cpu: cpu, priority: priority}), nil
 }
 
 // datagramFile opens a UDP socket in the host, as a file to hand to a process. Reading it waits.

@@ -73,7 +73,7 @@ var wantRows = map[string][]string{
 	},
 	"udp": {
 		"udp/quiet/nothing", "udp/busy/floodwall/off", "udp/busy/floodwall/generic", "udp/flood/nft", "udp/flood/hashlimit",
-		"udp/flood/floodwall/wireguard",
+		"udp/flood/floodwall/wireguard", "udp/flood/floodwall/quic",
 	},
 	"conntrack": {
 		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",

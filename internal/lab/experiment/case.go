@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
@@ -35,6 +36,7 @@ const (
 	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
 	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
+	leastQueries  = 0.60 // of a flood of queries at a game server
 	leastUDP      = 0.75 // of a flood at a protected UDP service
 )
 
@@ -105,7 +107,7 @@ func otherKinds() []dropTestCase {
 	tagged.VLAN = []uint16{10}
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
-	return append(udpFloods(), []dropTestCase{
+	return append(append(udpFloods(), gameQueries()...), []dropTestCase{
 		replies("rules=20/off/replies", openFlows, leastReplies), replies("rules=20/off/replies/many", manyFlows, leastMany),
 		{
 			name: "rules=20/off/replies/open", label: "the same, the flood to the port that they are of", rules: someRules, policy: some, flood: "open-port",
@@ -155,6 +157,19 @@ func udpFloods() (all []dropTestCase) {
 		if u.Begins != u.Lacks {
 			add(u, "/begins", ", of first packets", u.Begins)
 		}
+	}
+	return all
+}
+
+// gameQueries are floods of queries at a game server, which are answered with challenges.
+func gameQueries() (all []dropTestCase) {
+	for i, query := range []string{rig.QueryInfo, rig.QueryPlayer} {
+		name := []string{"info", "player"}[i]
+		all = append(all, dropTestCase{
+			name: "udp=a2s/" + name, label: "queries at a game server for " + strings.ToUpper(name) + ", challenged, of an XDP_TX that changes nothing", flood: "a2s-" + name,
+			policy: noReplies + fmt.Sprintf("default: drop\nservices: [{name: game, port: udp/%d, udp: {protect: a2s}}]\n", udpPort),
+			flows:  []lab.Flow{udpFlow(query)}, share: leastQueries,
+		})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ package experiment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -45,10 +46,7 @@ func runUDP(ctx context.Context, s *rig.Session) error {
 			}
 		}
 		defer b.publish() // what there is, also when the rest cannot be measured
-		if err := b.meet(ctx, meetTime); err != nil {
-			return err
-		}
-		return rig.InTurns(s, b.cases, (*udpCase).label, func(round int, c *udpCase) error { return b.take(ctx, round, c) })
+		return b.measure(ctx)
 	})
 }
 
@@ -64,8 +62,7 @@ const (
 	newcomerRate = 5 * udpClients
 	newcomerTime = 3 * time.Second
 	udpTimeout   = time.Second
-	firstKnown   = 20_000 // ports of the clients,
-	firstNew     = 30_000 // and of the newcomers of the first round
+	firstClient  = 20_000 // the port of the first client
 )
 
 // udpLoad is what is measured.
@@ -77,7 +74,7 @@ type udpLoad struct {
 
 var (
 	udpQuiet = &udpLoad{name: "quiet", label: "no flood"}
-	udpBusy  = &udpLoad{name: "busy", label: "no flood, as fast as the service answers", busy: udpClients}
+	udpBusy  = &udpLoad{name: "busy", label: "no flood, a datagram at each answer", busy: udpClients}
 	udpFlood = &udpLoad{name: "flood", label: "1 Mpps of random sources", flood: barFlood}
 	udpLoads = []*udpLoad{udpQuiet, udpBusy, udpFlood}
 )
@@ -110,7 +107,7 @@ func udpGuards() []udpGuard {
 				" --hashlimit-htable-max 65536 --hashlimit-htable-expire 10000 --hashlimit-name game -j DROP\nCOMMIT\n", udpPort),
 		},
 		{
-			name: "floodwall/rule", label: "floodwall, a rule that names the flood's sources (the limit)", protocol: "generic",
+			name: "floodwall/rule", label: "floodwall, a rule that names the flood's sources (upper bound)", protocol: "generic",
 			policy: udpPolicy("") + "rules: [{from: " + floodSources + ", then: drop}]\n",
 		},
 		{name: "floodwall/off", label: "floodwall, without udp", protocol: "generic", policy: udpPolicy(""), quiet: true, rival: true},
@@ -167,13 +164,23 @@ func newUDPSite(ctx context.Context, b *rig.Builder, g udpGuard) (s *udpSite, er
 
 // talk has the known clients talk.
 func (s *udpSite) talk(ctx context.Context, rate float64, duration time.Duration) (lab.TalkSummary, error) {
-	return s.talkFrom(ctx, firstKnown, cmp.Or(s.service.Has, s.service.Lacks), rate, duration)
+	return s.talkFrom(ctx, clientAddrs(), cmp.Or(s.service.Has, s.service.Lacks), rate, duration)
 }
 
-// talkFrom has clients that begin at a port send a datagram.
-func (s *udpSite) talkFrom(ctx context.Context, port int, datagram string, rate float64, duration time.Duration) (lab.TalkSummary, error) {
+// newcomers are the addresses of those who come at the n-th visit: others in the networks of the known clients.
+func newcomers(n int) (from []netip.Addr) {
+	for _, a := range clientAddrs() {
+		b := a.As4()
+		b[3] = byte(2 + n%250)
+		from = append(from, netip.AddrFrom4(b))
+	}
+	return from
+}
+
+// talkFrom has clients with some addresses send a datagram.
+func (s *udpSite) talkFrom(ctx context.Context, from []netip.Addr, datagram string, rate float64, duration time.Duration) (lab.TalkSummary, error) {
 	return lab.Talk(ctx, lab.TalkOptions{
-		Host: s.clients.Host, Server: s.server, From: clientAddrs(), Clients: udpClients, Port: uint16(port), Payload: rig.MustPayload(datagram),
+		Host: s.clients.Host, Server: s.server, From: from, Clients: udpClients, Port: firstClient, Payload: rig.MustPayload(datagram),
 		Rate: rate, Duration: duration, Timeout: udpTimeout, CPU: rig.SourceCPU, Urgent: true,
 	})
 }
@@ -192,8 +199,43 @@ func (s *udpSite) flows() []lab.Flow {
 // udpBuilder makes the tables of udp.
 type udpBuilder struct {
 	rig.Builder
-	cases []*udpCase
-	round int
+	cases  []*udpCase
+	met    time.Time // when all clients talked last
+	visits int       // of newcomers
+}
+
+// measure takes all rounds, in which the cases take turns: those without a flood first. Then floods are forgotten, by Floodwall and by the
+// tables of the others.
+func (b *udpBuilder) measure(ctx context.Context) error {
+	b.Steps.Expect(b.Rounds * len(b.cases))
+	for round := range b.Rounds {
+		if err := b.meet(ctx); err != nil {
+			return err
+		}
+		flooded := false
+		for _, flood := range []bool{false, true} {
+			for _, c := range rig.Alternated(b.cases, round) {
+				if c.load.flood > 0 != flood {
+					continue
+				}
+				b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label())
+				b.Steps.Step()
+				if err := b.take(ctx, c); err != nil {
+					return fmt.Errorf("%s: %w", c.label(), err)
+				}
+				flooded = flooded || flood
+			}
+		}
+		if !flooded || round+1 == b.Rounds {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(ir.FloodTime + time.Second):
+		}
+	}
+	return nil
 }
 
 // udpCase is a row.
@@ -218,15 +260,19 @@ type udpVisit struct {
 // meetTime is how long clients talk until they are known, and greetTime how long so that they are not forgotten.
 const (
 	meetTime  = (ir.KnownTimes + 1) * ir.KnownUnit
-	greetTime = 1500 * time.Millisecond
+	greetTime = 3 * time.Second
 )
 
-// meet has the clients of all services that are to know them talk for a time, without a flood.
-func (b *udpBuilder) meet(ctx context.Context, lasts time.Duration) error {
+// meet has the clients of all services talk for a while, without a flood.
+func (b *udpBuilder) meet(ctx context.Context) error {
+	lasts := meetTime
+	if time.Since(b.met) < ir.KnownLife/2 {
+		lasts = greetTime
+	}
 	met := map[*udpSite]bool{}
 	ended := make(chan error)
 	for _, c := range b.cases {
-		if c.missing != "" || !c.site.knows || met[c.site] {
+		if c.missing != "" || met[c.site] {
 			continue
 		}
 		met[c.site] = true
@@ -240,26 +286,21 @@ func (b *udpBuilder) meet(ctx context.Context, lasts time.Duration) error {
 	}
 	var failed error
 	for range met {
-		if err := <-ended; err != nil {
-			failed = err
-		}
+		failed = errors.Join(failed, <-ended)
 	}
+	b.met = time.Now()
 	return failed
 }
 
-// take takes a round of a case. One that was disturbed is taken again; of those that all were, the last counts.
-func (b *udpBuilder) take(ctx context.Context, round int, c *udpCase) error {
-	if round > b.round {
-		b.round = round
-		if err := b.meet(ctx, greetTime); err != nil {
-			return err
-		}
-	}
+// take takes a round of a case. A visit that was disturbed is taken again; of those that all were, the last counts.
+func (b *udpBuilder) take(ctx context.Context, c *udpCase) error {
 	if c.missing != "" {
 		return nil
 	}
+	var v *udpVisit
 	for range b.Tries() {
-		v, err := b.visit(ctx, round, c)
+		var err error
+		v, err = b.visit(ctx, c)
 		var reason string
 		if reason, err = rig.Tolerate(err); err != nil {
 			return err
@@ -267,16 +308,11 @@ func (b *udpBuilder) take(ctx context.Context, round int, c *udpCase) error {
 		if c.missing = reason; reason != "" {
 			return nil
 		}
-		if v.Stalled <= mostStalled {
-			c.visits = append(c.visits, v)
-			return nil
-		}
-		if len(c.visits) <= round {
-			c.visits = append(c.visits, v)
-		} else {
-			c.visits[round] = v
+		if max(v.Stalled, v.newcomers.Stalled) <= mostStalled {
+			break
 		}
 	}
+	c.visits = append(c.visits, v)
 	return nil
 }
 
@@ -286,7 +322,7 @@ func udpVisitTime(s *rig.Session) time.Duration {
 }
 
 // visit has the clients talk once, and during a flood newcomers beside them.
-func (b *udpBuilder) visit(ctx context.Context, round int, c *udpCase) (v *udpVisit, err error) {
+func (b *udpBuilder) visit(ctx context.Context, c *udpCase) (v *udpVisit, err error) {
 	s, rate := c.site, float64(udpRate)
 	if c.load.busy > 0 {
 		rate = 0
@@ -296,14 +332,15 @@ func (b *udpBuilder) visit(ctx context.Context, round int, c *udpCase) (v *udpVi
 		v.TalkSummary, err = s.talk(ctx, rate, udpVisitTime(b.Session))
 		return v, err
 	}
-	stop, err := s.begin(ctx, s.flows(), c.load.flood, uint64(round)+1)
+	b.visits++
+	stop, err := s.begin(ctx, s.flows(), c.load.flood, uint64(b.visits))
 	if err != nil {
 		return nil, err
 	}
 	v = &udpVisit{}
 	v.TalkSummary, err = s.talk(ctx, rate, udpVisitTime(b.Session))
 	if err == nil {
-		v.newcomers, err = s.talkFrom(ctx, firstNew+round*udpClients, s.service.Begins, newcomerRate, newcomerTime)
+		v.newcomers, err = s.talkFrom(ctx, newcomers(b.visits), s.service.Begins, newcomerRate, newcomerTime)
 	}
 	mean, _, stopped := stop()
 	v.flood = mean

@@ -43,16 +43,19 @@ func serviceKinds(u rig.UDPService) []kind {
 	if u.Has != "" {
 		name += u.Protocol + "/"
 	}
-	in := func(kindName string, want uint32, line string) kind {
-		k := after(name+kindName, want, overLimit, u.Beginning())
-		k.lines = one(line)
-		return k
-	}
+	in := func(kindName string, want uint32, line string) kind { return during(name+kindName, u, want, line) }
 	kinds := []kind{in("refused", rig.XDPDrop, u.Refused())}
 	if u.Has == "" {
 		return append(kinds, in("known", rig.XDPPass, u.Known()))
 	}
 	return append(kinds, in("begins", rig.XDPDrop, u.Beginning()), in("proved", rig.XDPPass, u.Proved()))
+}
+
+// during is a kind of packet to a protected UDP service during a flood.
+func during(name string, u rig.UDPService, want uint32, line string) kind {
+	k := after(name, want, overLimit, u.Beginning())
+	k.lines = one(line)
+	return k
 }
 
 // Packets that arrive on flows that began here.

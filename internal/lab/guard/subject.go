@@ -75,6 +75,11 @@ var subjects = []subject{
 	{udpService(rig.UDPServices[0]), serviceKinds(rig.UDPServices[0])},
 	{udpService(rig.UDPServices[1]), serviceKinds(rig.UDPServices[1])},
 	{udpService(rig.UDPServices[2]), serviceKinds(rig.UDPServices[2])},
+	{udpService(rig.GameServer), []kind{
+		during("udp/a2s/refused", rig.GameServer, rig.XDPDrop, rig.GameServer.Refused()),
+		during("udp/a2s/info", rig.GameServer, rig.XDPTX, rig.GameServer.Asks(rig.QueryInfo)),
+		during("udp/a2s/player", rig.GameServer, rig.XDPTX, rig.GameServer.Asks(rig.QueryPlayer)),
+	}},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // swap is XDP programs of one site that take turns under one flood, in random order: each replaces the one before in place
@@ -54,7 +56,7 @@ func (t *RateTable) swaps() (all []*swap, err error) {
 		w := by[key]
 		if w == nil {
 			w = &swap{site: r.Subject.Site, flows: r.Flows}
-			if w.least, err = LoadPeerProgram(leastFor(&r.Flows[0])); err != nil {
+			if w.least, err = loadLeast(&r.Flows[0]); err != nil {
 				return nil, errors.Join(err, closeAll(all))
 			}
 			by[key], all = w, append(all, w)
@@ -72,7 +74,15 @@ func closeAll(swaps []*swap) (err error) {
 	return err
 }
 
-// leastFor is the program that does the least with packets of a flow: it drops them, or answers SYNs.
+// loadLeast loads the program that does the least with packets of a flow. Queries at a game server it sends back as they are.
+func loadLeast(f *lab.Flow) (*ebpf.Program, error) {
+	if asks(f) {
+		return LoadInstructions("turn", asm.Mov.Imm(asm.R0, XDPTX), asm.Return())
+	}
+	return LoadPeerProgram(leastFor(f))
+}
+
+// leastFor is the program that does the least with packets of another flow: it drops them, or answers SYNs.
 func leastFor(f *lab.Flow) string {
 	switch {
 	case answered(f):
@@ -88,7 +98,10 @@ func leastFor(f *lab.Flow) string {
 }
 
 // answered reports whether the packets of a flow are answered.
-func answered(f *lab.Flow) bool { return f.Proto == lab.TCP && f.Flags == lab.SYN }
+func answered(f *lab.Flow) bool { return f.Proto == lab.TCP && f.Flags == lab.SYN || asks(f) }
+
+// asks reports whether the packets of a flow are queries at a game server.
+func asks(f *lab.Flow) bool { return f.Proto == lab.UDP && packet.A2S.Asks(f.Payload) }
 
 // usualRounds is how many rounds a flood takes, with Quick no more than any row.
 func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) * s.Rounds }

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"encoding/hex"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -16,6 +17,18 @@ type UDPService struct {
 	Lacks    string // one that has another,
 	Begins   string // and one with which somebody begins
 }
+
+// Queries at a game server, which are answered with a challenge: one without one, and one with a wrong one.
+var (
+	QueryInfo   = "payload=0xffffffff54" + hex.EncodeToString([]byte("Source Engine Query\x00"))
+	QueryPlayer = "payload=0xffffffff55ffffffff"
+)
+
+// GameServer is one of which server lists ask.
+var GameServer = UDPService{Protocol: "a2s", Lacks: "len=128", Begins: "len=128"}
+
+// Asks is a query of one who is not known.
+func (u UDPService) Asks(query string) string { return stranger + query }
 
 // UDPServices has one of each protocol.
 var UDPServices = []UDPService{
