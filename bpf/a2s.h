@@ -70,24 +70,29 @@ struct a2s_answer {
 	__u8 data[A2S_SPACE + 8];
 };
 
-/* An entry that is taken away while a CPU copies it gives a datagram with a wrong checksum, which its receiver discards. */
+/*
+ * The kernel gives up an entry that is replaced when no CPU reads it any more. It has entries of services alone, so none has to give way, and a map with
+ * LRU would keep 128 free ones for each CPU (kernel/bpf/bpf_lru_list.c).
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct a2s_key);
 	__type(value, struct a2s_answer);
 } game_answers SEC(".maps");
 
-/* A client whose query with a cookie went to the service, which knows nothing of cookies and may answer with a challenge of its own. */
+/* A client whose queries with a cookie went to a service, which knows nothing of cookies and may answer with a challenge of its own. */
 struct a2s_client {
 	struct address address;
-	__u32 port;
+	struct address service;
+	__u32 ports; /* of the client, and in the upper half of the service */
 	__u32 unused;
 };
 
 struct a2s_query {
-	__u64 until; /* nanoseconds of CLOCK_MONOTONIC: it may be answered with a challenge */
-	__u64 kind;
+	__u64 until; /* nanoseconds of CLOCK_MONOTONIC: they may be answered with a challenge */
+	__u64 kinds; /* a byte each, the last one lowest */
 };
 
 struct {
@@ -156,7 +161,10 @@ static __always_inline __u64 query_of(struct xdp_md *ctx, struct packet *p)
 	return p->payload ? read_query(ctx, p->l4, datagram_length(p)) : 0;
 }
 
-/* The cookie of a packet's source, for a number of A2S_COOKIE_UNITs since the system started. The keys of the table of replies are secret, and stay. */
+/*
+ * The cookie of a packet's source, for a number of A2S_COOKIE_UNITs since the system started, of which it has the lowest bit. The keys of the table
+ * of replies are secret, and stay.
+ */
 static __always_inline __u32 a2s_cookie(struct packet *p, __u64 unit)
 {
 	struct reply_secrets *k = reply_secrets();
@@ -167,18 +175,27 @@ static __always_inline __u32 a2s_cookie(struct packet *p, __u64 unit)
 	siphash13_add(&h, p->src.lo);
 	siphash13_add(&h, p->dst.hi ^ unit);
 	siphash13_add(&h, p->dst.lo);
-	return siphash13_end(&h, (p->sport & 0xffff) | (__u64)(p->port & 0xffff) << 16, 36);
+	return (siphash13_end(&h, (p->sport & 0xffff) | (__u64)(p->port & 0xffff) << 16, 36) & ~1U) | (unit & 1);
 }
 
-/* Whether a query has a cookie of its source that holds. A global function. */
+/* Whether a query has a cookie of its source that holds: of this unit of time or the one before. A global function. */
 __noinline __u32 has_cookie(struct packet *p, __u64 query)
 {
+	__u32 challenge = query >> 32;
 	__u64 unit;
 
-	if (!p || !(query & A2S_HAS_CHALLENGE))
+	if (!p || !(query & A2S_HAS_CHALLENGE) || p->seen & SEEN_NO_COOKIE)
 		return 0;
+	if (p->seen & SEEN_COOKIE)
+		return 1;
 	unit = time_of(p) >> A2S_COOKIE_UNIT;
-	return (__u32)(query >> 32) == a2s_cookie(p, unit) || (__u32)(query >> 32) == a2s_cookie(p, unit - 1);
+	unit -= (unit ^ challenge) & 1;
+	if (a2s_cookie(p, unit) == challenge) {
+		p->seen |= SEEN_COOKIE;
+		return 1;
+	}
+	p->seen |= SEEN_NO_COOKIE;
+	return 0;
 }
 
 /* The answer to a kind of query at the service that a packet is for; NULL if there is none. */

@@ -182,38 +182,55 @@ __noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 /* Notes that a query with a cookie goes to the service. A global function. */
 __noinline __u32 note_game_query(struct packet *p, __u64 query)
 {
-	struct a2s_query q = { .kind = query & 0xff };
 	struct a2s_client c = {};
+	struct a2s_query q = {}, *old;
 
 	if (!p)
 		return 0;
-	q.until = time_of(p) + A2S_WAIT;
 	c.address = p->src;
-	c.port = p->sport & 0xffff;
+	c.service = p->dst;
+	c.ports = (p->sport & 0xffff) | p->port << 16;
+	old = bpf_map_lookup_elem(&game_queries, &c);
+	if (old && read_once(&old->until) > time_of(p))
+		q.kinds = old->kinds;
+	q.kinds = q.kinds << 8 | (query & 0xff);
+	q.until = time_of(p) + A2S_WAIT;
 	bpf_map_update_elem(&game_queries, &c, &q, BPF_ANY);
 	return 0;
 }
 
-/* The same for a query at a game server, which has a cookie of ours or a challenge that the server has issued. A global function. */
+/* Whether a query has the challenge that the service has issued to its client. A global function. */
+__noinline __u32 has_issued_challenge(struct packet *p, __u64 query)
+{
+	struct datagram_id id = { .word[0] = query >> 32 };
+	struct reply_key t = { .kind = REPLY_UDP };
+	__u64 client;
+
+	if (!p)
+		return 0;
+	reply_ends_of(&t, &p->src, &p->dst, p->family);
+	t.ports = (__u32)bpf_htons(p->port) << 16 | bpf_htons(p->sport);
+	client = reply_hash(&t);
+	issued_key(&t, &id);
+	issued_to_key(&t, client);
+	return is_issued(&t, traits_of(p) & TRAIT_KEEP);
+}
+
+/* The same for a query at a game server, which has a cookie of ours or a challenge that the server has issued to its client. A global function. */
 __noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
-	struct datagram_id id = {};
-	struct reply_key t = {};
 	__u64 query;
-	bool keep, cookie;
+	bool cookie;
 
 	if (!p || read_once(&flood_state(number)->unproved) > time_of(p))
 		return 0;
 	query = query_of(ctx, p);
 	if (!(query & A2S_HAS_CHALLENGE))
 		return 0;
-	keep = traits_of(p) & TRAIT_KEEP;
-	id.word[0] = query >> 32;
-	issued_key(&t, &id);
 	cookie = has_cookie(p, query);
-	if (!cookie && !is_reply(t.pair, reply_ends(&t), keep ? 0 : REPLY_LOOK, reply_index(&t)))
+	if (!cookie && !has_issued_challenge(p, query))
 		return 0;
-	if (!keep)
+	if (!(traits_of(p) & TRAIT_KEEP))
 		return 1;
 	if (!more_proved(number, datagram_length(p), false))
 		return 0;

@@ -39,15 +39,16 @@ static __always_inline bool game_ends(struct __sk_buff *skb, __u32 l4, struct ad
 	__be64 six[4];
 	__be32 four[2];
 
-	if (l4 == sizeof(struct ethernet) + sizeof(struct iphdr)) {
-		if (bpf_skb_load_bytes(skb, l4 - sizeof(four), four, sizeof(four)))
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (l4 != sizeof(struct ethernet) + sizeof(struct iphdr) ||
+		    bpf_skb_load_bytes(skb, l4 - sizeof(four), four, sizeof(four)))
 			return false;
 		from->hi = to->hi = 0;
 		from->lo = 0xffff00000000ULL | bpf_ntohl(four[0]);
 		to->lo = 0xffff00000000ULL | bpf_ntohl(four[1]);
 		return true;
 	}
-	if (l4 != sizeof(struct ethernet) + sizeof(struct ipv6hdr) ||
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || l4 != sizeof(struct ethernet) + sizeof(struct ipv6hdr) ||
 	    bpf_skb_load_bytes(skb, l4 - sizeof(six), six, sizeof(six)))
 		return false;
 	from->hi = bpf_be64_to_cpu(six[0]);
@@ -89,6 +90,31 @@ static __always_inline void keep_answer(struct __sk_buff *skb, struct a2s_key *k
 	bpf_map_update_elem(&game_answers, key, a, BPF_ANY);
 }
 
+/* The queries with a cookie of a client that went to a service; NULL if none waits. l4 is where the UDP header begins of what the service sends. */
+static __always_inline struct a2s_query *waiting_queries(struct __sk_buff *skb, __u32 l4)
+{
+	struct a2s_client c = {};
+	struct a2s_query *q;
+	__be16 ports[2];
+
+	if (!game_ends(skb, l4, &c.service, &c.address) || bpf_skb_load_bytes(skb, l4, ports, sizeof(ports)))
+		return NULL;
+	c.ports = (opaque(bpf_ntohs(ports[1])) & 0xffff) | (opaque(bpf_ntohs(ports[0])) & 0xffff) << 16;
+	q = bpf_map_lookup_elem(&game_queries, &c);
+	return q && read_once(&q->until) >= bpf_ktime_get_ns() && q->kinds ? q : NULL;
+}
+
+/*
+ * Whether an answer is the service's own: it is of this host, or it is for a client whose query with a cookie went there. Others are forwarded, and
+ * may be forged by who knows a way through this host.
+ */
+static __always_inline bool is_own_answer(struct __sk_buff *skb, __u32 l4)
+{
+	__u32 from = skb->ingress_ifindex;
+
+	return !from || (from != skb->ifindex && waiting_queries(skb, l4));
+}
+
 /* Keeps the answer of a game server that leaves, whose UDP header begins at l4. A global function. */
 __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 {
@@ -114,31 +140,29 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 	key.port = opaque(bpf_ntohs(s.sport)) & 0xffff;
 	now = bpf_ktime_get_ns();
 	old = bpf_map_lookup_elem(&game_answers, &key);
-	if (!old || read_once(&old->at) + A2S_KEEP <= now)
+	if ((!old || read_once(&old->at) + A2S_KEEP <= now) && is_own_answer(skb, l4))
 		keep_answer(skb, &key, l4 + sizeof(struct udphdr), length, now);
 	return 0;
 }
 
 /*
- * The kind of query that a challenge answers which leaves to a client, whose query with a cookie went to the service; 0 if it is another's. A global
- * function.
+ * The kind of query that a challenge answers which leaves to a client, whose query with a cookie went to the service: of several the first one. 0 if
+ * it is another's. Each query is told once. A global function.
  */
 __noinline __u32 query_challenged(struct __sk_buff *skb, __u32 l4)
 {
-	struct a2s_client c = {};
-	struct address service;
-	struct a2s_query *q;
-	__be16 port;
+	struct a2s_query *q = waiting_queries(skb, l4);
+	__u32 shift = 56;
+	__u64 kinds;
 
-	if (!game_ends(skb, l4, &service, &c.address) ||
-	    bpf_skb_load_bytes(skb, l4 + offsetof(struct udphdr, dest), &port, sizeof(port)))
+	if (!q)
 		return 0;
-	c.port = opaque(bpf_ntohs(port)) & 0xffff;
-	q = bpf_map_lookup_elem(&game_queries, &c);
-	if (!q || read_once(&q->until) < bpf_ktime_get_ns())
-		return 0;
-	q->until = 0; /* once for each query */
-	return q->kind;
+	kinds = q->kinds;
+	for (int i = 0; i < 7; i++)
+		if (!(kinds >> shift & 0xff))
+			shift -= 8;
+	q->kinds = kinds & ~(0xffULL << (shift & 63));
+	return kinds >> (shift & 63) & 0xff;
 }
 
 /* A query as it goes to the service. */

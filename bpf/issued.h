@@ -21,7 +21,7 @@ static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const st
 
 	if (protocol == DATAGRAMS_A2S) {
 		place.at = A2S_LEAST;
-		return d->kind == A2S_MARK && d->start[4] == A2S_CHALLENGE && length >= A2S_SHORT ? place : none;
+		return d->kind == A2S_MARK && d->start[4] == A2S_CHALLENGE && length == A2S_SHORT ? place : none;
 	}
 	if (protocol == DATAGRAMS_WIREGUARD) {
 		if ((d->kind == bpf_htonl(WIREGUARD_INITIATION) && length == INITIATION_LENGTH) ||
@@ -113,12 +113,11 @@ __noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client)
 		keep_game_answer(skb, l4);
 	if (!protocol)
 		return 0;
-	note_id(&t);
-	if (serves && protocol == DATAGRAMS_A2S)
-		return query_challenged(skb, l4);
-	if (protocol != DATAGRAMS_WIREGUARD)
+	if (protocol != DATAGRAMS_A2S) /* whose clients do not move, and some servers give all one challenge */
+		note_id(&t);
+	if (protocol == DATAGRAMS_QUIC)
 		return 0;
 	issued_to_key(&t, client);
 	note_id(&t);
-	return 0;
+	return serves && protocol == DATAGRAMS_A2S ? query_challenged(skb, l4) : 0;
 }

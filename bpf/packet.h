@@ -90,14 +90,16 @@ struct packet {
 
 /* Bits of seen. */
 enum {
-	SEEN_QUESTION = 1,  /* the packet is a question (explain.h): nothing may be counted, charged or kept */
-	SEEN_CHARGE = 2,    /* but for limits, by which tests ask how they count */
-	SEEN_PATTERNS = 4,  /* patterns is known */
-	SEEN_ACT = 8,       /* a question that is counted and acted on as any packet, at the time that it gives */
-	SEEN_ENTRY = 16,    /* of an answer: the generated entry decided, not general() */
-	SEEN_GENERAL = 32,  /* a question that general() is to decide */
-	SEEN_EXAMINED = 64, /* a packet over a limit that bans was charged as one that may be reported */
-	SEEN_OFFENDS = 128, /* it is proved, and packets that are proved exceed the limit by themselves */
+	SEEN_QUESTION = 1,    /* the packet is a question (explain.h): nothing may be counted, charged or kept */
+	SEEN_CHARGE = 2,      /* but for limits, by which tests ask how they count */
+	SEEN_PATTERNS = 4,    /* patterns is known */
+	SEEN_ACT = 8,         /* a question that is counted and acted on as any packet, at the time that it gives */
+	SEEN_ENTRY = 16,      /* of an answer: the generated entry decided, not general() */
+	SEEN_GENERAL = 32,    /* a question that general() is to decide */
+	SEEN_EXAMINED = 64,   /* a packet over a limit that bans was charged as one that may be reported */
+	SEEN_COOKIE = 256,    /* a query has a cookie of ours (a2s.h), */
+	SEEN_NO_COOKIE = 512, /* or has none */
+	SEEN_OFFENDS = 128,   /* it is proved, and packets that are proved exceed the limit by themselves */
 };
 
 enum kind {

@@ -79,7 +79,7 @@ func (p place) udp(to *Service, v *node) {
 		in, before := p.in("udp"), len(p.r.errs)
 		readKeys(in, "it", v, udpKeys, to.UDP)
 		if len(p.r.errs) == before && v.Whole() {
-			if to.UDP.Protect != packet.Generic && v.Get("known") == nil {
+			if (to.UDP.Protect == packet.WireGuard || to.UDP.Protect == packet.QUIC) && v.Get("known") == nil {
 				to.UDP.Known.Rate, to.UDP.Known.Burst = fastKnown, 2*fastKnown
 			}
 			in.udpStops(to.UDP, v)

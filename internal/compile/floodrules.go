@@ -12,9 +12,8 @@ import (
 // leastDraws is the least burst of drawn packets of a known client. Of a client that sends what it may, chance draws no more at once.
 const leastDraws = 32
 
-// challengeRate is how many queries a second are answered with challenges. A query is no shorter than its answer, so this bounds what the host sends, and
-// a flood above it is dropped.
-const challengeRate = 2_000_000
+// queryRate is how many queries a second are answered, with challenges or in the service's place. A flood above it is dropped.
+const queryRate = 2_000_000
 
 // roundUp is how many packets of n are drawn, rounded up.
 func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
@@ -22,7 +21,7 @@ func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else queries of a2s are answered from here: those with a cookie of ours, and then, within the limits by prefix, all without;
+//   - else queries of a2s are dropped beyond the limits by prefix, and answered from here within them;
 //   - those pass that have an identifier which the service has issued to anybody;
 //   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.
 //
@@ -57,6 +56,8 @@ func (l *lowering) flood(s policy.Service) {
 	add("known", ir.Pass, ir.Rule{Asks: ir.AsksKnown})
 	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
 	if u.Protect == packet.A2S {
+		all := policy.Over{Pos: s.Pos, Rate: queryRate, Per: time.Second, Burst: queryRate / 10}
+		add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", append(slices.Clone(u.Limits), all))})
 		add("served", ir.Serve, ir.Rule{Asks: ir.AsksServed})
 	}
 	if u.Protect != packet.Generic {
@@ -64,8 +65,6 @@ func (l *lowering) flood(s policy.Service) {
 	}
 	switch u.Protect {
 	case packet.A2S:
-		all := policy.Over{Pos: s.Pos, Rate: challengeRate, Per: time.Second, Burst: challengeRate / 10}
-		add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", append(slices.Clone(u.Limits), all))})
 		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksQuery})
 	case packet.WireGuard, packet.QUIC:
 		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})

@@ -97,6 +97,6 @@ samplers 1 887429e0
 .data.replied 2 aa185620
 .data.replies 2 4629dfaf
 .data.services 1 7171248a
-game_answers 1 87553b7c
+game_answers 1 a55605d6
 slots 1 34
 `

@@ -135,11 +135,12 @@ const ReadsKernel = floodwallVarReadsKernel
 // verifiedClients is the largest number of verified clients. The one used longest ago goes first.
 const verifiedClients = 1 << 16
 
-// gameAnswers is the largest number of answers of game servers that are kept: three for each address and port of a service. The one used longest ago goes first.
+// gameAnswers is the largest number of answers of game servers that are kept: three for each address and port of a service. Others are not kept.
 const gameAnswers = 768
 
-// gameQueries is the largest number of queries that wait for an answer of a game server.
-const gameQueries = 4096
+// gameQueries is the largest number of clients whose queries wait for an answer of a game server. Each CPU may keep 128 free entries
+// (kernel/bpf/bpf_lru_list.c, LOCAL_FREE_TARGET).
+const gameQueries = 16_384
 
 // Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
 // generic mode.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // gameMessage is a message of a game server or its client.
@@ -107,10 +102,14 @@ func (n noChecksum) SerializeTo(b gopacket.SerializeBuffer, o gopacket.Serialize
 	return n.UDP.SerializeTo(b, o)
 }
 
-// forgetAnswers has no answer kept.
-func (f flooded) forgetAnswers(t *testing.T) {
+// forgetAnswers has no answer kept, and noQueries no query wait for a challenge.
+func (f flooded) forgetAnswers(t *testing.T) { f.forgetAll(t, image.GameAnswers) }
+func (f flooded) noQueries(t *testing.T)     { f.forgetAll(t, image.GameQueries) }
+
+// forgetAll empties a map.
+func (f flooded) forgetAll(t *testing.T, name string) {
 	t.Helper()
-	m := f.Map(image.GameAnswers)
+	m := f.Map(name)
 	var key, value []byte
 	keys := [][]byte{}
 	for entries := m.Iterate(); entries.Next(&key, &value); {
@@ -226,18 +225,33 @@ func TestGameQueries(t *testing.T) {
 			// The server answers a query that went there with a challenge of its own: it gets the query again, with that.
 			for _, with := range []func(string) []byte{gameInfo, func(c string) []byte { return gameMessage('U', c) }, func(c string) []byte { return gameMessage('V', c) }} {
 				f.forgetAnswers(t)
+				f.noQueries(t)
 				if _, at := ask(client, with(cookie)); at != "proved" {
 					t.Errorf("a query with the challenge is counted at %s", at)
 				}
 				f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), with("\x05\x06\x07\x08"))
 				f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08"))) // a second one is the client's
 			}
+			// Several queries at once are turned in their order; a challenge of another server is the client's.
+			f.noQueries(t)
+			ask(client, gameInfo(cookie))
+			ask(client, gameMessage('V', cookie))
+			f.leave(t, left(t, strings.NewReplacer("192.0.2.1", "192.0.2.2", "db8::1", "db8::2").Replace(toClient), gameMessage('A', "\x05\x06\x07\x08")))
+			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameInfo("\x05\x06\x07\x08"))
+			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameMessage('V', "\x05\x06\x07\x08"))
+			f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")))
 			// A challenge of the server's own, to one who has none of ours.
 			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "\x01\x02\x03\x04")))
-			if _, at := ask(elsewhere, gameInfo("\x01\x02\x03\x04")); at != "proved" {
+			if _, at := ask(other, gameInfo("\x01\x02\x03\x04")); at != "proved" {
 				t.Errorf("a query with the server's own challenge is counted at %s", at)
 			}
-			challenged(client, gameInfo("\x01\x02\x03\x05"))
+			challenged(elsewhere, gameInfo("\x01\x02\x03\x04"))
+			challenged(other, gameInfo("\x01\x02\x03\x05"))
+			// What answers a player who connects begins like a challenge, and is the same for all.
+			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "00000000 1234567 3 9 0 0\n")))
+			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "3IOZ1234")))
+			challenged(other, gameInfo("0000"))
+			challenged(other, gameInfo("3IOZ"))
 			for what, wrong := range map[string][]byte{
 				"short": gameInfo("")[:24], "one byte more": gameInfo("1"), "long": gameInfo("12345"), "another text": bytes.Replace(gameInfo(""), []byte("Engine"), []byte("engine"), 1),
 				"PLAYER, short": gameMessage('U', "123"), "PLAYER, long": gameMessage('U', "12345"), "another kind": gameMessage('W', "1234"), "in parts": append([]byte{0xfe}, gameInfo("")[1:]...),
@@ -278,165 +292,6 @@ func TestGameAnswersKept(t *testing.T) {
 	}
 }
 
-// TestGameQueriesRandom has random datagrams arrive at a game server in a flood, of forms that are right, nearly right and wrong, with challenges of the server, with
-// those that clients got from the program, and with others. The program, by its entry and without, decides as ir.Eval does.
-func TestGameQueriesRandom(t *testing.T) {
-	r := testutil.Random(t)
-	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
-	reasons := map[string]int{}
-	for range testutil.Scaled(10, 10_000) {
-		f.forget(t)
-		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
-		g := &gameTalk{flooded: f, r: r, cookies: map[string]string{}, issued: map[string]bool{}, kept: map[string]bool{}}
-		const unit = 36 // bits of nanoseconds: A2S_COOKIE_UNIT
-		began := image.Monotonic() >> unit
-		g.begin(t)
-		for range 1000 {
-			if image.Monotonic()>>unit == began { // else there are other cookies
-				g.send(t, reasons)
-			}
-		}
-	}
-	for _, name := range []string{"game:served", "game:proved", "game:challenge", "game:total"} {
-		if reasons[name] < 200 {
-			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
-		}
-	}
-	t.Logf("%v", reasons)
-}
-
-// gameTalk is what a game server and its clients know.
-type gameTalk struct {
-	flooded
-	r       *rand.Rand
-	cookies map[string]string // by client
-	issued  map[string]bool   // by the server
-	kept    map[string]bool   // its answers, by its address and the kind of query
-}
-
-const gameKinds = "TUV"
-
-func (g *gameTalk) client() string {
-	if g.r.IntN(4) == 0 {
-		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8::%x]:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-	}
-	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-}
-
-func gameQuery(kind byte, challenge string) []byte {
-	if kind == 'T' {
-		return gameInfo(challenge)
-	}
-	return gameMessage(kind, challenge)
-}
-
-// begin has the packets that total lets pass, the server send answers and challenges, and clients ask for theirs.
-func (g *gameTalk) begin(t *testing.T) {
-	t.Helper()
-	for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} {
-		g.answered(t, arrived(t, "udp "+from+":7000", []byte("hello")))
-	}
-	g.forgetAnswers(t)
-	for i := range 6 {
-		client := g.client()
-		if i%2 == 0 {
-			challenge := fmt.Sprintf("%04d", g.r.IntN(1e4))
-			g.issued[challenge] = true
-			if _, _, err := g.Egress().Test(left(t, client, gameMessage('A', challenge))); err != nil { // which may be turned
-				t.Fatal(err)
-			}
-			continue
-		}
-		at := g.r.IntN(3)
-		g.kept[strings.Fields(client)[3]+gameKinds[at:at+1]] = true
-		g.leave(t, left(t, client, gameMessage("IDE"[at], strings.Repeat("x", g.r.IntN(1395)))))
-	}
-	for range 8 {
-		client := g.client()
-		if answer, _ := g.answered(t, arrived(t, client, gameInfo(""))); len(answer) == 9 {
-			g.cookies[client] = string(answer[5:])
-		}
-	}
-}
-
-// datagram is a query with any challenge, or now and then another datagram.
-func (g *gameTalk) datagram(client string) []byte {
-	challenge := g.cookies[client]
-	switch g.r.IntN(6) {
-	case 0:
-		challenge = fmt.Sprintf("%04d", g.r.IntN(1e4))
-	case 1, 2:
-		for challenge = range g.issued {
-			break
-		}
-	case 3:
-		challenge = g.cookies[g.client()]
-	}
-	b := gameQuery(gameKinds[g.r.IntN(3)], challenge)
-	if g.r.IntN(8) == 0 {
-		b[g.r.IntN(len(b))] ^= 1 << g.r.IntN(8)
-	}
-	switch g.r.IntN(16) {
-	case 0:
-		b = b[:1+g.r.IntN(len(b))]
-	case 1:
-		b = append(b, make([]byte, 1+g.r.IntN(30))...)
-	}
-	return b
-}
-
-// send has a datagram arrive, and compares what becomes of it.
-func (g *gameTalk) send(t *testing.T, reasons map[string]int) {
-	t.Helper()
-	client := g.client()
-	frame := arrived(t, client, g.datagram(client))
-	if g.r.IntN(20) == 0 {
-		frame = frame[:14+g.r.IntN(len(frame)-13)]
-	}
-	pkt := packet.Decode(frame)
-	queries := g.program.Rules[slices.IndexFunc(g.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
-	named := func(pkt *packet.Packet) string {
-		id, _ := packet.A2S.Named(pkt.Payload, 0)
-		return string(id)
-	}
-	verdict, reason := g.program.Eval(&pkt, ir.World{
-		Calm:  func(int, *packet.Packet) bool { return false },
-		Over:  func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) },
-		Spent: func(int, *packet.Packet) bool { return true },
-		Served: func(_ int, pkt *packet.Packet) bool {
-			c := named(pkt)
-			return c != "" && c == g.cookies[client] && g.kept[strings.Fields(client)[3]+string(pkt.Payload[4:5])]
-		},
-		Proved: func(_ int, pkt *packet.Packet) bool {
-			c := named(pkt)
-			return c != "" && (c == g.cookies[client] || g.issued[c])
-		},
-	})
-	want := g.program.ReasonName(reason)
-	reasons[want]++
-	if g.r.IntN(2) == 0 {
-		a, err := g.AskAt(datapath.Question{Frame: frame})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := "default"
-		if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(g.program.Rules) {
-			got = g.program.Rules[at].Name
-		}
-		if strings.HasPrefix(want, "game") && got != want || ir.Verdict(a.Verdict) != verdict {
-			t.Fatalf("%x from %s: %s at %s; ir.Eval says %s at %s", frame, client, ir.Verdict(a.Verdict), got, verdict, want)
-		}
-		return
-	}
-	answer, passes := g.answered(t, frame)
-	if passes != (verdict == ir.Pass) || (answer != nil) != verdict.Answers() {
-		t.Fatalf("%x from %s: it passes is %t, answered with %x; ir.Eval says %s at %s", frame, client, passes, answer, verdict, want)
-	}
-	if verdict == ir.Challenge && g.cookies[client] != "" && string(answer[5:]) != g.cookies[client] {
-		t.Fatalf("%s gets the challenge %x, and got %x", client, answer[5:], g.cookies[client])
-	}
-}
-
 // TestGameLimits has a flood of queries of one prefix, of which the limit by prefix lets some be answered, and one of other datagrams, of which total lets some pass.
 func TestGameLimits(t *testing.T) {
 	f := loadFlooded(t, "{protect: a2s, limit: {rate: 1/min, per: from/24/56, burst: 10}, total: {rate: 1/min, burst: 20}}")
@@ -458,6 +313,38 @@ func TestGameLimits(t *testing.T) {
 	for rule, want := range map[string][2]int{"game:challenge": {10, 12}, "game:queries": {988, 990}, "game": {20, 22}, "game:total": {900, 990}, "game:limit": {0, 90}} {
 		if n := got[rule]; n < want[0] || n > want[1] {
 			t.Errorf("%d packets are counted at %s, want %v: %v", n, rule, want, got)
+		}
+	}
+}
+
+// TestGameAnswersForwarded has packets with an answer of a game server leave that have come in at a device. Those count that are for a client whose query with a
+// challenge went to the server, but for one that leaves where it came in.
+func TestGameAnswersForwarded(t *testing.T) {
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	const at = 1 // the device of a test run: lo
+	for _, c := range []struct {
+		asked bool
+		from  uint32 // the device where it came in; 0: this host sends it
+		kept  bool
+	}{{false, 0, true}, {false, 7, false}, {true, 7, true}, {true, at, false}} {
+		f := loadFlooded(t, "{protect: a2s, total: off}")
+		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+		if c.asked {
+			challenge, _ := f.answered(t, arrived(t, client, gameInfo("")))
+			if _, passes := f.answered(t, arrived(t, client, gameInfo(string(challenge[5:])))); !passes {
+				t.Fatal("a query with a challenge does not pass")
+			}
+		}
+		var skb [192]byte // struct __sk_buff of linux/bpf.h
+		binary.NativeEndian.PutUint32(skb[36:], c.from)
+		frame := left(t, client, gameMessage('I', "x"))
+		o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+64), Context: skb}
+		if _, err := f.Egress().Run(&o); err != nil {
+			t.Fatal(err)
+		}
+		var key, value []byte
+		if kept := f.Map(image.GameAnswers).Iterate().Next(&key, &value); kept != c.kept {
+			t.Errorf("%+v: it is kept is %t", c, kept)
 		}
 	}
 }

@@ -41,7 +41,7 @@ const (
 	NoFlood    FloodQuestion = iota // the rule asks none
 	AsksKnown                       // whether the packet is of a known client
 	AsksCalm                        // whether there is no flood of packets of others
-	AsksProved                      // whether the packet has an identifier that the service has issued to anybody
+	AsksProved                      // whether the packet has an identifier that the service has issued to anybody, of A2S to its sender, or a cookie of ours
 	AsksSpent                       // whether the one limit in Over would be exceeded: the packet is not charged
 	AsksStray                       // whether the packet has not the form of one with which somebody begins to talk
 	AsksServed                      // whether the packet is a query with a cookie of ours, and there is an answer of the service to give

@@ -63,7 +63,7 @@ func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 		}
 		return payload[7+theirs:][:own], true
 	case A2S:
-		if a2sKind(payload) == a2sChallenge && len(payload) >= leastA2S {
+		if a2sKind(payload) == a2sChallenge && len(payload) == leastA2S { // what answers a player who connects is longer
 			return payload[5:leastA2S], true
 		}
 	}

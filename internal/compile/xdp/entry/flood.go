@@ -35,11 +35,13 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 	case ir.AsksCalm:
 		s.noCalm(r.Flood)
 		s.portsFor(later)
-	case ir.AsksServed:
-		s.query(next)
-		s.Mark(next)
-		s.portsFor(later)
 	case ir.AsksQuery:
+		if len(later) > 0 && s.Program.Rules[later[0].number].Asks == ir.AsksServed { // this is the first rule about queries
+			s.query(next)
+			s.Mark(next)
+		}
+		s.portsFor(later)
+	case ir.AsksServed:
 		s.portsFor(later) // no query comes so far: see query
 	case ir.AsksProved:
 		if s.Program.Floods[r.Flood].Protocol == packet.A2S { // likewise

@@ -58,6 +58,9 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 		r.reply = true
 	case source.Asks != ir.NoFlood && onlyFields(source) && s.proto.number == packet.ProtoUDP:
 		r.flood, r.over = true, nil
+		if source.Asks == ir.AsksServed || source.Asks == ir.AsksQuery { // query leaves what they decide to general()
+			r.general = false
+		}
 	case source.Conditional() && !justLimited(source):
 		r.over = nil
 		r.leave()
