@@ -21,7 +21,7 @@ func (b *bulkBuilder) connect(c *bulkCase) (err error) {
 	b.Sites++
 	out := rig.OtherEnd
 	out.Queue = true // or segments are lost where a burst finds no place
-	s := &synproxySite{web: netip.AddrPortFrom(rig.Server4, 80)}
+	s := &synproxySite{floodedSite: &floodedSite{}, web: netip.AddrPortFrom(rig.Server4, 80)}
 	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, out, rig.ServerEnd); err != nil {
 		return err
 	}
