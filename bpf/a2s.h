@@ -71,8 +71,8 @@ struct a2s_answer {
 };
 
 /*
- * The kernel gives up an entry that is replaced when no CPU reads it any more. It has entries of services alone, so none has to give way, and a map with
- * LRU would keep 128 free ones for each CPU (kernel/bpf/bpf_lru_list.c).
+ * An entry that is replaced while a CPU copies it gives a datagram with a wrong checksum, which its receiver discards. The map has entries of services
+ * alone, so none has to give way. One with LRU would keep 128 free entries for each CPU (kernel/bpf/bpf_lru_list.c).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -101,18 +101,30 @@ static __always_inline struct a2s_query *waiting_queries(struct __sk_buff *skb, 
 		return NULL;
 	c.ports = (opaque(bpf_ntohs(ports[1])) & 0xffff) | (opaque(bpf_ntohs(ports[0])) & 0xffff) << 16;
 	q = bpf_map_lookup_elem(&game_queries, &c);
-	return q && read_once(&q->until) >= bpf_ktime_get_ns() && q->kinds ? q : NULL;
+	return q && read_once(&q->until) >= bpf_ktime_get_ns() ? q : NULL;
+}
+
+/* Notes that the oldest of some queries of a kind is answered. */
+static __always_inline void note_answered(struct a2s_query *q, __u32 kind)
+{
+	__u64 kinds = q->kinds;
+
+	for (int shift = 56; shift >= 0; shift -= 8)
+		if ((kinds >> shift & 0xff) == kind) {
+			q->kinds = kinds & ~(0xffULL << shift);
+			break;
+		}
 }
 
 /*
- * Whether an answer is the service's own: it is of this host, or it is for a client whose query with a cookie went there. Others are forwarded, and
- * may be forged by who knows a way through this host.
+ * Whether an answer is the service's own: it is of this host, or it is for a client whose query with a cookie went there, if q has some. Others are
+ * forwarded, and may be forged by who knows a way through this host.
  */
-static __always_inline bool is_own_answer(struct __sk_buff *skb, __u32 l4)
+static __always_inline bool is_own_answer(struct __sk_buff *skb, struct a2s_query *q)
 {
 	__u32 from = skb->ingress_ifindex;
 
-	return !from || (from != skb->ifindex && waiting_queries(skb, l4));
+	return !from || (from != skb->ifindex && q);
 }
 
 /* Keeps the answer of a game server that leaves, whose UDP header begins at l4. A global function. */
@@ -122,6 +134,7 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 	struct a2s_start s = {};
 	struct a2s_answer *old;
 	struct a2s_key key = {};
+	struct a2s_query *q;
 	struct address to;
 	__u32 number, length;
 	struct flood *f;
@@ -138,9 +151,12 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 	if (s.mark != A2S_MARK || length > 0xffff || !key.kind || !game_ends(skb, l4, &key.service, &to))
 		return 0;
 	key.port = opaque(bpf_ntohs(s.sport)) & 0xffff;
+	q = waiting_queries(skb, l4);
+	if (q)
+		note_answered(q, key.kind);
 	now = bpf_ktime_get_ns();
 	old = bpf_map_lookup_elem(&game_answers, &key);
-	if ((!old || read_once(&old->at) + A2S_KEEP <= now) && is_own_answer(skb, l4))
+	if ((!old || read_once(&old->at) + A2S_KEEP <= now) && is_own_answer(skb, q))
 		keep_answer(skb, &key, l4 + sizeof(struct udphdr), length, now);
 	return 0;
 }

@@ -240,6 +240,13 @@ func TestGameQueries(t *testing.T) {
 			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameInfo("\x05\x06\x07\x08"))
 			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameMessage('V', "\x05\x06\x07\x08"))
 			f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")))
+			// An answer is to the oldest query of its kind, which needs no challenge any more.
+			f.noQueries(t)
+			ask(client, gameInfo(cookie))
+			f.leave(t, left(t, toClient, info))
+			f.ageAnswers(t, 2*time.Minute)
+			ask(client, gameMessage('U', cookie))
+			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameMessage('U', "\x05\x06\x07\x08"))
 			// A challenge of the server's own, to one who has none of ours.
 			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "\x01\x02\x03\x04")))
 			if _, at := ask(other, gameInfo("\x01\x02\x03\x04")); at != "proved" {
@@ -323,10 +330,10 @@ func TestGameAnswersForwarded(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	const at = 1 // the device of a test run: lo
 	for _, c := range []struct {
-		asked bool
-		from  uint32 // the device where it came in; 0: this host sends it
-		kept  bool
-	}{{false, 0, true}, {false, 7, false}, {true, 7, true}, {true, at, false}} {
+		asked, challenged bool
+		from              uint32 // the device where it came in; 0: this host sends it
+		kept              bool
+	}{{false, false, 0, true}, {false, false, 7, false}, {true, false, 7, true}, {true, true, 7, true}, {true, true, at, false}} {
 		f := loadFlooded(t, "{protect: a2s, total: off}")
 		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 		if c.asked {
@@ -334,6 +341,9 @@ func TestGameAnswersForwarded(t *testing.T) {
 			if _, passes := f.answered(t, arrived(t, client, gameInfo(string(challenge[5:])))); !passes {
 				t.Fatal("a query with a challenge does not pass")
 			}
+		}
+		if c.challenged { // first by the server
+			f.turned(t, left(t, client, gameMessage('A', "1234")), gameInfo("1234"))
 		}
 		var skb [192]byte // struct __sk_buff of linux/bpf.h
 		binary.NativeEndian.PutUint32(skb[36:], c.from)
