@@ -52,6 +52,13 @@ __u8 port_floods[1 << 16] SEC(".data.ports");
  */
 __u64 id_masks[32][3] SEC(".data.masks");
 
+/* The flood of a UDP port, and its number; NULL if none is detected there. */
+static __always_inline struct flood *flood_of_port(__be16 port, __u32 *number)
+{
+	*number = port_floods[opaque(bpf_ntohs(port)) & 0xffff] - 1; /* see own_port() */
+	return bpf_map_lookup_elem(&flood_limits, number);
+}
+
 /* The UDP header, and the first bytes behind it. */
 struct datagram {
 	__be16 sport;

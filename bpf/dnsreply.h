@@ -212,22 +212,14 @@ static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __
 	return question + (edns ? sizeof(*opt) : 0);
 }
 
-/* Sets the checksum of an IPv4 header whose own is 0. */
-static __always_inline void set_ipv4_checksum(struct xdp_md *ctx, __u32 l3)
-{
-	__u16 sum = checksum(sum_of(ctx, l3, sizeof(struct iphdr)));
-	struct iphdr *ip = (void *)(long)ctx->data + l3;
-
-	if ((void *)(ip + 1) <= (void *)(long)ctx->data_end)
-		ip->check = sum;
-}
-
-static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
+/* Sets the checksums of a datagram of so many bytes, of which the sum from an offset in it on is known, and `here` bytes come before that. */
+static __always_inline void set_checksums_with(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length,
+					       __u32 here, __u32 known)
 {
 	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);
 	/* In both families the addresses are just before the L4 header, and are part of its checksum. */
-	__u16 udp_sum =
-		checksum(sum_of(ctx, l4 - addresses, addresses + length) + bpf_htons(IPPROTO_UDP) + bpf_htons(length));
+	__u16 udp_sum = checksum(sum_of(ctx, l4 - addresses, addresses + here) + known + bpf_htons(IPPROTO_UDP) +
+				 bpf_htons(length));
 	__u16 ip_sum = checksum(v6 ? 0 : sum_of(ctx, l3, sizeof(struct iphdr)));
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct udphdr *udp = data + l4;
@@ -238,6 +230,12 @@ static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4
 	udp->check = udp_sum ?: 0xffff;
 	if (!v6)
 		ip->check = ip_sum;
+}
+
+/* The same where all of it is to be summed. */
+static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
+{
+	set_checksums_with(ctx, l3, l4, v6, length, length, 0);
 }
 
 /*

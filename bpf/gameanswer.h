@@ -142,8 +142,7 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 
 	if (bpf_skb_load_bytes(skb, l4, &s, least))
 		return 0;
-	number = port_floods[opaque(bpf_ntohs(s.sport)) & 0xffff] - 1; /* see own_port() */
-	f = bpf_map_lookup_elem(&flood_limits, &number);
+	f = flood_of_port(s.sport, &number);
 	if (!f || f->protocol != DATAGRAMS_A2S)
 		return 0;
 	length = bpf_ntohs(s.length) - sizeof(struct udphdr);

@@ -53,15 +53,6 @@ __noinline __u32 make_challenge(struct xdp_md *ctx, struct packet *p)
 	return l4 + length;
 }
 
-/* The checksum of UDP for an answer of which the sum is known. */
-static __always_inline __u16 answer_checksum(struct xdp_md *ctx, __u32 l4, bool v6, __u32 length, __u32 sum)
-{
-	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);
-
-	return checksum(sum_of(ctx, l4 - addresses, addresses + sizeof(struct udphdr)) + sum + bpf_htons(IPPROTO_UDP) +
-			bpf_htons(length));
-}
-
 enum {
 	MOST_HEADERS = 128, /* bytes, of Ethernet, VLAN tags, IP and UDP */
 	MOST_IN_FRONT =
@@ -97,7 +88,6 @@ __noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
 	__u32 l3 = ip_offset(data, end), l4, size, length;
 	struct a2s_answer *a;
 	struct udphdr *udp;
-	__u16 sum;
 	bool v6;
 
 	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
@@ -125,15 +115,7 @@ __noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
 	if (!return_ip(data, end, l3, v6, length))
 		return 0;
 	return_udp(udp, length);
-	sum = answer_checksum(ctx, l4, v6, length, a->sum);
-	data = (void *)(long)ctx->data;
-	end = (void *)(long)ctx->data_end;
-	udp = data + l4;
-	if ((void *)(udp + 1) > end)
-		return 0;
-	udp->check = sum ?: 0xffff;
-	if (!v6)
-		set_ipv4_checksum(ctx, l3);
+	set_checksums_with(ctx, l3, l4, v6, length, sizeof(*udp), a->sum);
 	return l4 + length;
 }
 

@@ -81,8 +81,7 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 	if (bpf_skb_load_bytes(skb, l4, &d, sizeof(d)) && /* a challenge of a game server is shorter */
 	    (!serves || bpf_skb_load_bytes(skb, l4, &d, sizeof(struct a2s_start))))
 		return 0;
-	number = port_floods[opaque(bpf_ntohs(d.sport)) & 0xffff] - 1; /* see own_port() */
-	f = bpf_map_lookup_elem(&flood_limits, &number);
+	f = flood_of_port(d.sport, &number);
 	length = bpf_ntohs(d.length) - sizeof(struct udphdr);
 	if (!f || !f->protocol || length > 0xffff)
 		return 0;

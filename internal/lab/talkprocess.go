@@ -2,12 +2,10 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,26 +18,11 @@ const (
 )
 
 // talkMain is all that the process of clients does.
-func talkMain() error {
-	debug.SetGCPercent(-1) // a pause would be a client's
-	var o TalkOptions
-	if err := readInput(&o); err != nil {
-		return err
-	}
-	s, err := o.run()
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(s)
-}
+func talkMain() error { return clientsMain((*TalkOptions).run) }
 
 // start runs the clients' process to its end, and reads what they got.
 func (o *TalkOptions) start(ctx context.Context, s *TalkSummary) error {
-	out, err := o.Host.play(ctx, role{name: talkName, cpu: o.CPU, priority: clientPriority(o.Urgent), input: o})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(out, s)
+	return o.Host.clients(ctx, talkName, o.CPU, o.Urgent, o, s)
 }
 
 // echoMain sends each datagram back, until the process is killed.
