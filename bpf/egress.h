@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The part of guards for packets that leave: it limits responses by destination, and records clients that a service has
- * answered over TCP. A program of its own at the tc hook (TCX, Linux 6.6). It looks only at packets from a guarded port.
+ * The program for packets that leave, at the tc hook (TCX, Linux 6.6). It notes conversations and takes samples. For
+ * guards it limits responses by destination, and records clients that a service has answered over TCP: of these it
+ * looks only at packets from a guarded port.
  */
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "replyleaving.h"
 #include "limit.h"
 #include "packet.h"
+#include "sampleleaving.h"
 #include "skb.h"
 #include "verify.h"
 
@@ -97,6 +99,7 @@ int egress(struct __sk_buff *skb)
 {
 	__u32 query = notes_flows ? note_leaving(skb) : 0;
 
+	watch_leaving(skb);
 	if (serves && query)
 		return turn_challenge(skb, query);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;

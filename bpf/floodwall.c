@@ -23,6 +23,7 @@
 #include "packet.h"
 #include "parse.h"
 #include "sample.h"
+#include "sampleleaving.h"
 #include "segment.h"
 #include "usualsyn.h"
 #include "verifier.h"

@@ -25,6 +25,7 @@ struct sample {
 	__u32 ifindex;
 	__u32 bytes;    /* of the frame, */
 	__u32 captured; /* and how many of them follow */
+	__u32 share;    /* of 2^32 packets so many are sampled; 0 in samples of rules */
 	__u8 frame[SAMPLE_BYTES];
 };
 
@@ -35,8 +36,9 @@ struct {
 
 /* The sampling state of a CPU. */
 struct sampler {
-	__u64 next; /* when the next sample is due, in nanoseconds: a generic cell rate algorithm (ITU-T I.371) */
-	__u64 lost; /* samples that were above the rate, or found the ring full */
+	__u64 next;  /* when the next sample is due, in nanoseconds: a generic cell rate algorithm (ITU-T I.371) */
+	__u64 lost;  /* samples that were above the rate, or found the ring full */
+	__u64 eased; /* when the share was halved last, of samples of the traffic */
 };
 
 struct {
@@ -47,10 +49,27 @@ struct {
 } samplers SEC(".maps");
 
 /*
- * One in 2^32 / traffic_share of all packets is sampled as well, whatever decides it, so that user space sees the
- * traffic. 0 means none. Constant from load on.
+ * Whether the traffic is sampled as well, whatever decides a packet, so that user space sees it; whether that adapts to
+ * the rate; and whether what leaves is sampled, by which user space knows whom this host answers. Constants.
  */
-const volatile __u32 traffic_share;
+const volatile bool samples_traffic;
+const volatile bool samples_adapt;
+const volatile bool samples_leaving;
+
+enum {
+	LEAST_SHARE = 1 << 12, /* one in a million */
+	EASE_EVERY = 1000000,  /* nanoseconds between two times that a CPU halves a share */
+	SAMPLE_LEAVES = 0x20,  /* a flag of a sample's verdict: the packet leaves */
+};
+
+/*
+ * Of 2^32 packets that arrive, and that leave, so many are sampled. User space raises a share that brings few samples.
+ * The program halves one that brings more than the rate of a CPU, as a flood begins within less than user space needs to
+ * see it, and as user space may have gone.
+ */
+struct traffic_shares {
+	__u32 arriving, leaving;
+} traffic_shares SEC(".data.traffic");
 
 /* These samples have a ring and a rate of their own, so that neither kind takes the other's place. */
 struct {
@@ -60,20 +79,56 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2); /* of what arrives, and of what leaves */
 	__type(key, __u32);
 	__type(value, struct sampler);
 } traffic_samplers SEC(".maps");
 
-/* Fills a sample in. Returns false when the frame cannot be read. */
-static __always_inline bool fill_sample(struct xdp_md *ctx, __u64 now, struct sample *s, __u32 decision)
+/*
+ * Reserves a sample within the rate of a CPU. A share that brings more is halved; NULL is none. Of the sample, the frame
+ * and what the caller knows of it are to be filled in.
+ */
+static __always_inline struct sample *reserve_sample(void *ring, struct sampler *sampler, __u32 *share, __u64 now)
+{
+	struct sample *s = NULL;
+	__u32 of = share ? *share : 0;
+
+	if (within_rate(&sampler->next, now, SAMPLE_INTERVAL, SAMPLE_BURST))
+		s = bpf_ringbuf_reserve(ring, sizeof(*s), 0);
+	if (s) {
+		s->time = now;
+		s->share = of;
+		return s;
+	}
+	sampler->lost++;
+	if (share && samples_adapt && of > LEAST_SHARE && now - sampler->eased > EASE_EVERY) {
+		sampler->eased = now;
+		*share = of >> 1;
+	}
+	return NULL;
+}
+
+/* Hands a sample out, unless its frame could not be read. */
+static __always_inline void submit_sample(void *ring, struct sample *s, bool whole)
+{
+	__u64 waiting;
+
+	if (!whole) {
+		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	waiting = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* Fills in what came. Returns false when the frame cannot be read. */
+static __always_inline bool fill_sample(struct xdp_md *ctx, struct sample *s, __u32 decision)
 {
 	__u32 bytes = bpf_xdp_get_buff_len(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
 
 	if (captured < 1)
 		return false;
 	captured = known_length(captured, SAMPLE_BYTES);
-	s->time = now;
 	s->slot = decision >> 8;
 	s->verdict = decision & (VERDICT_MASK | DECISION_PROTECTED);
 	s->ifindex = ctx->ingress_ifindex;
@@ -82,48 +137,39 @@ static __always_inline bool fill_sample(struct xdp_md *ctx, __u64 now, struct sa
 	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
 }
 
-/* Copies a packet to user space through a ring buffer, within the rate of a CPU. */
-static __always_inline void hand_out(struct xdp_md *ctx, void *ring, void *samplers_of_ring, __u64 now, __u32 decision)
-{
-	__u32 key = 0;
-	struct sampler *sampler = bpf_map_lookup_elem(samplers_of_ring, &key);
-	struct sample *s;
-	__u64 waiting;
-
-	if (!sampler)
-		return;
-	s = within_rate(&sampler->next, now, SAMPLE_INTERVAL, SAMPLE_BURST) ? bpf_ringbuf_reserve(ring, sizeof(*s), 0)
-									    : NULL;
-	if (!s) {
-		sampler->lost++;
-		return;
-	}
-	if (!fill_sample(ctx, now, s, decision)) {
-		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
-		return;
-	}
-	waiting = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
-	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
-
 /* Samples a packet for a rule. A global function, like ipv4_options(). */
 __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
-	if (p)
-		hand_out(ctx, &samples, &samplers, time_of(p), decision & ~DECISION_PROTECTED);
+	__u32 key = 0;
+	struct sampler *sampler = bpf_map_lookup_elem(&samplers, &key);
+	struct sample *s;
+
+	if (!p || !sampler)
+		return 0;
+	s = reserve_sample(&samples, sampler, NULL, time_of(p));
+	if (s)
+		submit_sample(&samples, s, fill_sample(ctx, s, decision & ~DECISION_PROTECTED));
 	return 0;
 }
 
-/* Samples a packet of the traffic. The verdict does not change. The generated entry calls it too. */
+/* Samples a packet that came. The verdict does not change. The generated entry calls it too. */
 __noinline __u32 sample_traffic(struct xdp_md *ctx, __u32 decision)
 {
-	hand_out(ctx, &traffic, &traffic_samplers, bpf_ktime_get_ns(), decision);
+	__u32 key = 0;
+	struct sampler *sampler = bpf_map_lookup_elem(&traffic_samplers, &key);
+	struct sample *s;
+
+	if (!sampler)
+		return 0;
+	s = reserve_sample(&traffic, sampler, &traffic_shares.arriving, bpf_ktime_get_ns());
+	if (s)
+		submit_sample(&traffic, s, fill_sample(ctx, s, decision));
 	return 0;
 }
 
 /* Chooses packets for sample_traffic() at random. */
 static __always_inline void watch_traffic(struct xdp_md *ctx, __u32 decision)
 {
-	if (traffic_share && bpf_get_prandom_u32() < traffic_share)
+	if (samples_traffic && bpf_get_prandom_u32() < traffic_shares.arriving)
 		sample_traffic(ctx, decision);
 }

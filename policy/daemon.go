@@ -12,6 +12,7 @@ type Daemon struct {
 	Listen netip.AddrPort `json:"listen"`           // where it answers what can be read, beside its unix sockets; the zero value is nowhere
 	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is an address of this host alone
 	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
+	Adapts bool           `json:"adapts,omitempty"` // Sample is only the first share: it is adapted to the rate
 	Detect Detect         `json:"detect,omitzero"`  // how it looks for attacks
 
 	Webhook  *Webhook  `json:"webhook,omitempty"`  // who is told what it does; nil: nobody

@@ -30,7 +30,7 @@ const learn = "learn"
 const (
 	usualLeast  = 1000
 	usualQuiet  = 30 * time.Second
-	usualSample = 1000
+	firstSample = 100
 
 	usualCollateral = 0.001
 	usualFor        = 10 * time.Minute

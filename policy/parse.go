@@ -181,7 +181,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	p.untrackedServices(to)
 	p.untrackedConnections(to)
 	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
-		d.Sample = usualSample
+		d.Sample, d.Adapts = firstSample, true
 	}
 	if u := to.Daemon.Upstream; u != nil && u.Auto != StepNone && !to.Daemon.Detect.On && !seen["detect"] {
 		p.errorf(doc.Get("upstream").Pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"

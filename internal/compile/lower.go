@@ -47,7 +47,8 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		file: p.File,
 		program: &ir.Program{
-			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), File: p.File, Placement: ir.Placement(p.Placement), SampleTraffic: p.Daemon.Sample,
+			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), File: p.File, Placement: ir.Placement(p.Placement),
+			SampleTraffic: p.Daemon.Sample, SamplesAdapt: p.Daemon.Adapts, SamplesLeaving: p.Daemon.Detect.On,
 		},
 		named:       map[string]int{},
 		namesNamed:  map[string]int{},

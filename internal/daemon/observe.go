@@ -33,7 +33,7 @@ func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func
 	defer f.Close()
 	before, at := look(ctx, h)
 	for length := first; ; length = wire.Every {
-		sources := count(ctx, f, length)
+		sources, oneIn := count(ctx, f, length)
 		after, now := look(ctx, h)
 		if ctx.Err() != nil {
 			return
@@ -41,7 +41,7 @@ func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func
 		if before != nil && after != nil {
 			s := summary(before, after, now.Sub(at))
 			s.Attacks = attacksOf(attacks.Current(), s)
-			addTalkers(s, sources, h.Tap.OneIn())
+			addTalkers(s, sources, oneIn)
 			tell(s)
 		}
 		before, at = after, now
@@ -57,16 +57,17 @@ func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
 	return s, time.Now()
 }
 
-// count counts the sources of the samples of some seconds.
-func count(ctx context.Context, f *sample.Follower, length time.Duration) *sample.Counter[netip.Prefix] {
+// count counts the sources of the samples of some seconds, of which one stands for about so many packets; 0 when there are none.
+func count(ctx context.Context, f *sample.Follower, length time.Duration) (sources *sample.Counter[netip.Prefix], oneIn uint32) {
 	ctx, cancel := context.WithTimeout(ctx, periodic.Left(length))
 	defer cancel()
-	sources := sample.NewCounter[netip.Prefix](places)
-	for {
+	sources = sample.NewCounter[netip.Prefix](places)
+	for stands, n := 0.0, 0.0; ; n++ {
 		s, err := f.Read(ctx)
 		if err != nil {
-			return sources
+			return sources, uint32(stands/max(1, n) + 0.5)
 		}
+		stands += s.Stands
 		if p := packet.Decode(s.Frame); p.Kind == packet.IP {
 			sources.Add(wire.SourcePrefix(p.Src))
 		}

@@ -208,6 +208,9 @@ const (
 	floodwallVarReplyFilter      = "reply_filter"
 	floodwallVarReplyFlows       = "reply_flows"
 	floodwallVarReporting        = "reporting"
+	floodwallVarSamplesAdapt     = "samples_adapt"
+	floodwallVarSamplesLeaving   = "samples_leaving"
+	floodwallVarSamplesTraffic   = "samples_traffic"
 	floodwallVarSampling         = "sampling"
 	floodwallVarServes           = "serves"
 	floodwallVarServicePorts     = "service_ports"
@@ -216,7 +219,7 @@ const (
 	floodwallVarSynKeys          = "syn_keys"
 	floodwallVarTableConditions  = "table_conditions"
 	floodwallVarTick             = "tick"
-	floodwallVarTrafficShare     = "traffic_share"
+	floodwallVarTrafficShares    = "traffic_shares"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
 	floodwallVarZero             = "zero"
@@ -385,6 +388,9 @@ type floodwallVariableSpecs struct {
 	ReplyFilter     *ebpf.VariableSpec `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.VariableSpec `ebpf:"reply_flows"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
+	SamplesAdapt    *ebpf.VariableSpec `ebpf:"samples_adapt"`
+	SamplesLeaving  *ebpf.VariableSpec `ebpf:"samples_leaving"`
+	SamplesTraffic  *ebpf.VariableSpec `ebpf:"samples_traffic"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	Serves          *ebpf.VariableSpec `ebpf:"serves"`
 	ServicePorts    *ebpf.VariableSpec `ebpf:"service_ports"`
@@ -393,7 +399,7 @@ type floodwallVariableSpecs struct {
 	SynKeys         *ebpf.VariableSpec `ebpf:"syn_keys"`
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
-	TrafficShare    *ebpf.VariableSpec `ebpf:"traffic_share"`
+	TrafficShares   *ebpf.VariableSpec `ebpf:"traffic_shares"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
@@ -573,6 +579,9 @@ type floodwallVariables struct {
 	ReplyFilter     *ebpf.Variable `ebpf:"reply_filter"`
 	ReplyFlows      *ebpf.Variable `ebpf:"reply_flows"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
+	SamplesAdapt    *ebpf.Variable `ebpf:"samples_adapt"`
+	SamplesLeaving  *ebpf.Variable `ebpf:"samples_leaving"`
+	SamplesTraffic  *ebpf.Variable `ebpf:"samples_traffic"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	Serves          *ebpf.Variable `ebpf:"serves"`
 	ServicePorts    *ebpf.Variable `ebpf:"service_ports"`
@@ -581,7 +590,7 @@ type floodwallVariables struct {
 	SynKeys         *ebpf.Variable `ebpf:"syn_keys"`
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
-	TrafficShare    *ebpf.Variable `ebpf:"traffic_share"`
+	TrafficShares   *ebpf.Variable `ebpf:"traffic_shares"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`

@@ -9,6 +9,8 @@ var formats = map[string]int{
 	ReplyFlows:  2, // tags have 37 bits
 	ReplyFilter: 2, // it has two filters
 	FloodStates: 2, // it has what is read of datagrams
+
+	Samples: 2, Samplers: 2, Traffic: 2, TrafficSamplers: 2, // a sample has its share, a CPU when it halved that
 }
 
 // readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which

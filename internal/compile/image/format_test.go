@@ -91,8 +91,8 @@ limits 1 029ac456
 limit_info 1 a729d565
 evictions 1 bc719d4e
 offences 1 0e56ae1c
-samples 1 0e56ae1c
-samplers 1 887429e0
+samples 2 0e56ae1c
+samplers 2 47fd42a9
 .data.floods 2 bf98dcb4
 .data.replied 2 aa185620
 .data.replies 2 4629dfaf

@@ -57,23 +57,24 @@ func PowerOfTwo(n int) int {
 
 // Globals are the maps behind global variables of the C program: their name in Shapes and of the map.
 const (
-	Filter4     = ".data.filter4"
-	Index4      = ".data.index4"
-	Background4 = ".data.back4"
-	HostFilter4 = ".data.hosts4"
-	Filter6     = ".data.filter6"
-	DynamicInfo = ".data.dynamic"
-	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
-	FlowFilter  = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
-	CookiesSent = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
-	HostEnds    = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
-	ReplyFilter = ".data.replies"  // struct reply_filter: keys, and the filters in front of ReplyFlows
-	Services    = ".data.services" // ports of services, a bit each
-	ClientPorts = ".data.clients"  // ports of UDP whose clients are noted, a bit each
-	PortFloods  = ".data.ports"    // of each port of UDP the flood that is told there, by its number and 1
-	IDMasks     = ".data.masks"    // the bits of an identifier in three words, by its length in bytes: id_masks of bpf/datagram.h
-	FloodStates = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
-	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
+	Filter4       = ".data.filter4"
+	Index4        = ".data.index4"
+	Background4   = ".data.back4"
+	HostFilter4   = ".data.hosts4"
+	Filter6       = ".data.filter6"
+	DynamicInfo   = ".data.dynamic"
+	SynKeys       = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
+	FlowFilter    = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
+	CookiesSent   = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
+	HostEnds      = ".data.ends"     // what this host has and answers to, struct host_ends of bpf/ends.h
+	ReplyFilter   = ".data.replies"  // struct reply_filter: keys, and the filters in front of ReplyFlows
+	Services      = ".data.services" // ports of services, a bit each
+	ClientPorts   = ".data.clients"  // ports of UDP whose clients are noted, a bit each
+	PortFloods    = ".data.ports"    // of each port of UDP the flood that is told there, by its number and 1
+	IDMasks       = ".data.masks"    // the bits of an identifier in three words, by its length in bytes: id_masks of bpf/datagram.h
+	FloodStates   = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
+	TrafficShares = ".data.traffic"  // of 2^32 packets that arrive, and that leave, so many are sampled: traffic_shares of bpf/sample.h
+	Tick          = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
 // Maps that the C program or the generated rules look up.

@@ -2,6 +2,7 @@ package image
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -111,6 +112,12 @@ func ConstantOffsets(names ...string) map[string]uint32 {
 // Constants is the map of the constants of the C program. What reads one into the register that had its address becomes a constant of
 // the instruction when the program is loaded.
 const Constants = constantsMap
+
+// Leaves is the flag of a sample's verdict that says that the packet left: SAMPLE_LEAVES of bpf/sample.h.
+const Leaves = 0x20
+
+// Share is of how many packets in 2^32 one in so many is sampled.
+func Share(oneIn uint32) uint32 { return uint32(min(math.MaxUint32, (1<<32)/uint64(max(1, oneIn)))) }
 
 // Decision is what the rules return: the slot to count in, and an ir.Verdict with flags.
 func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }

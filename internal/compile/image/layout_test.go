@@ -94,7 +94,7 @@ func TestStructLayouts(t *testing.T) {
 			"secrets": 0, "used": image.ReplySecretsSize, "bits": image.ReplySecretsSize + image.ReplyUsedSize,
 		}},
 		{"reply_counts", 16, map[string]int{"displaced": 0, "refused": 8}},
-		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
+		{"sampler", 24, map[string]int{"next": 0, "lost": 8, "eased": 16}},
 	} {
 		s := structOf(t, test.name)
 		if int(s.Size) != test.size {
@@ -198,6 +198,7 @@ func TestEnums(t *testing.T) {
 		"flood.h": {"ACTIVE_TIME": image.ActiveTime, "ACTIVE_RENEW": image.ActiveRenew, "CLIENT_SHARE": ir.KnownShare,
 			"MAX_FLOODS": image.MaxFloods},
 		"connlookup.h": {"ASK_STRANGER": image.AskStranger, "ASK_INTERVAL": image.AskInterval, "ASK_BURST": image.AskBurst},
+		"sample.h":     {"SAMPLE_LEAVES": image.Leaves},
 		"clock.h":      {"TICK_BITS": image.TickBits},
 		"cookie.h": {"SLOT_SHIFT": image.CookieSlot, "SENT_NOTES": image.SentNotes, "SENT_EVER": image.SentEver,
 			"SENT_SLOTS": image.SentSlots},

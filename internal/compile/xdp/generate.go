@@ -1,9 +1,9 @@
 package xdp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -108,10 +108,10 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Decide, out.Egress, out.Ingress = code, egress || notesFlows(p), ingress
+	out.Decide, out.Egress, out.Ingress = code, egress || notesFlows(p) || p.SamplesLeaving, ingress
 	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
 	first := entryPart(p, a, conditions.limits, decisions, o, out)
-	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, flowsPart(p), floods, first, general(p, o))...)
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, flowsPart(p), floods, samplesPart(p), first, general(p, o))...)
 	return out, nil
 }
 
@@ -201,24 +201,31 @@ func (x *Program) assemble(parts ...component) {
 
 // general is the component that depends on neither addresses nor rules.
 func general(p *ir.Program, o Options) component {
-	out := component{constants: map[string]any{
+	return component{constants: map[string]any{
 		"enabled_checks":   uint64(p.Checks),
 		"observed_checks":  uint64(p.Observed),
 		"default_decision": image.Decision(image.SlotDefault, uint8(p.Default)),
 		"question_key":     o.QuestionKey,
 	}}
-	if share := trafficShare(p); share > 0 {
-		out.constants["traffic_share"] = share
-	}
-	return out
 }
 
-// trafficShare is the number of packets among 2^32 that are sampled as traffic, 0 for none.
-func trafficShare(p *ir.Program) uint32 {
+// samplesPart is the component with the shares of the traffic that are sampled.
+func samplesPart(p *ir.Program) component {
 	if p.SampleTraffic == 0 {
-		return 0
+		return component{}
 	}
-	return uint32(min(math.MaxUint32, (1<<32)/uint64(p.SampleTraffic)))
+	shape := image.Shape{ValueSize: 8, Entries: 1}
+	return component{
+		constants: map[string]any{"samples_traffic": true, "samples_adapt": p.SamplesAdapt, "samples_leaving": p.SamplesLeaving},
+		shapes:    map[string]image.Shape{image.TrafficShares: shape},
+		fill: func(memory map[string][]byte) error {
+			to := into(memory, image.TrafficShares, shape)
+			for at := range 2 {
+				binary.NativeEndian.PutUint32(to[4*at:], image.Share(p.SampleTraffic))
+			}
+			return nil
+		},
+	}
 }
 
 // dynamicNumbers numbers the dynamic sets, in the order of the program.

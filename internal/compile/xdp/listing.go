@@ -45,7 +45,8 @@ var public = []string{
 	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
 	"name_root_sets", "notes_clients", "notes_flows", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
-	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "sampling", "serves", "short_patterns", "specials", "table_conditions", "traffic_share",
+	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "samples_adapt", "samples_leaving", "samples_traffic",
+	"sampling", "serves", "short_patterns", "specials", "table_conditions",
 	"verify_cookies", "window_length",
 }
 
@@ -100,6 +101,8 @@ var mapUses = map[string]string{
 	image.Guards:       "guards: secrets of cookies, and the limit of responses",
 	image.GuardPorts:   "guards: the guard of each port",
 	image.Actions:      "what is done beside the verdict: answer one in so many, sample, report, protect",
+
+	image.TrafficShares: "samples of the traffic: of how many packets one is taken",
 
 	image.Tick: "the coarse clock, which is read once a tick",
 

@@ -224,7 +224,7 @@ func (c stackCase) spec(t *testing.T) *ebpf.CollectionSpec {
 func (c stackCase) generate(t *testing.T) *xdpgen.Program {
 	t.Helper()
 	s := subject.Lower(t, stackPolicies[c.policy])
-	s.Program.SampleTraffic = 1000
+	s.Program.SampleTraffic, s.Program.SamplesAdapt, s.Program.SamplesLeaving = 1000, true, true
 	for i := range s.Program.Guards {
 		s.Program.Guards[i].Secrets = make([][16]byte, 1)
 	}

@@ -139,3 +139,68 @@ func TestTrafficSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestTrafficAdapts has samples taken of what arrives and of what leaves, in shares that adapt: the program itself lowers one that brings far
+// more than the rate of a CPU, and each sample tells by its share how many packets it stands for.
+func TestTrafficAdapts(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := subject.Lower(t, "default: drop\nservices: [{name: game, port: udp/60}]\ndetect: {baseline: learn}\n")
+	x, err := xdpgen.Generate(s.Program, xdpgen.Options{QuestionKey: subject.QuestionKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !x.Egress {
+		t.Error("there is no program for what leaves")
+	}
+	p := s.Load(t, x)
+	samples, err := p.Traffic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer samples.Close()
+	for name, test := range map[string]struct {
+		prog *ebpf.Program
+		line string
+		of   func(*datapath.Shares) *uint32
+		flag uint8
+	}{
+		"arrives": {p.Native(), "udp 198.51.100.7:1234 > 192.0.2.1:60 len=600", func(s *datapath.Shares) *uint32 { return &s.Arriving }, 0},
+		"leaves":  {p.Egress(), "udp 192.0.2.1:60 > 198.51.100.7:1234 len=600", func(s *datapath.Shares) *uint32 { return &s.Leaving }, image.Leaves},
+	} {
+		t.Run(name, func(t *testing.T) {
+			frame := subject.FramesOf(t, test.line)[0].Frame
+			shares := datapath.Shares{}
+			*test.of(&shares) = image.Share(1)
+			if err := samples.SetShares(shares); err != nil {
+				t.Fatal(err)
+			}
+			const n = 1_000_000
+			stands := 0.0
+			done := make(chan error)
+			go func() {
+				_, err := test.prog.Run(&ebpf.RunOptions{Data: frame, Repeat: n})
+				done <- err
+			}()
+			read := trafficSamples(t, samples, func(got datapath.Sample) {
+				if got.Verdict != test.flag || got.Length != len(frame) || string(got.Frame) != string(frame[:datapath.SampleBytes]) {
+					t.Errorf("%+v of\n%x", got, frame)
+				}
+				stands += (1 << 32) / float64(got.Share)
+			})
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			read += trafficSamples(t, samples, func(got datapath.Sample) { stands += (1 << 32) / float64(got.Share) })
+			now, err := samples.Shares()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if share := *test.of(&now); share >= image.Share(2) || share == 0 {
+				t.Errorf("the share is %d after %d packets as fast as they go", share, n)
+			}
+			if read < 50 || stands < n/4 || stands > 4*n {
+				t.Errorf("%d samples stand for %.0f of %d packets", read, stands, n)
+			}
+		})
+	}
+}

@@ -28,7 +28,7 @@ func (s *Source) sample(ctx context.Context, r samples, devices []string, most i
 	if span == 0 {
 		span = SampleFor
 	}
-	begin := time.Now()
+	begin, stands := time.Now(), 0.0
 	err := draw(ctx, r, most, span, func(p sample.Sample) {
 		sample := suggest.NewSample(p.Frame, p.Length)
 		switch {
@@ -40,13 +40,16 @@ func (s *Source) sample(ctx context.Context, r samples, devices []string, most i
 			s.samples = append(s.samples, sample)
 		}
 		s.Looked++
+		stands += p.Stands
 	})
 	lost, lostErr := r.Lost()
 	if err := errors.Join(err, lostErr, r.Close()); err != nil {
 		return err
 	}
 	s.Devices, s.Seconds, s.Lost = devices, time.Since(begin).Seconds(), int(lost)
-	s.Packets = s.Looked * int(r.OneIn())
+	if s.Packets = int(stands); stands == 0 {
+		s.Packets = s.Looked * int(r.OneIn())
+	}
 	if s.Looked == 0 {
 		return noRule(fmt.Sprintf("no IP packet came past XDP in %.1f s", s.Seconds), "`floodwall status` counts what the policy drops")
 	}

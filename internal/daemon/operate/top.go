@@ -211,6 +211,10 @@ func (v *Views) Samples(oneIn uint32, lost uint64, seconds float64) *Samples {
 func (s *Samples) fill(of *Views, seconds float64) {
 	view := of.all
 	each := float64(s.OneIn) // packets that a sample stands for
+	if of.stands > 0 && s.Packets > 0 {
+		each = of.stands / float64(s.Packets)
+		s.OneIn = uint32(each + 0.5)
+	}
 	if s.Packets > 0 {
 		each *= 1 + float64(s.Lost)/float64(s.Packets)
 	}

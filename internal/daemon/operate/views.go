@@ -14,6 +14,7 @@ import (
 type Views struct {
 	all, dropped view
 	verdicts     map[string]int
+	stands       float64 // packets that the samples stand for; 0 where only their reader knows
 	databases    geo.Databases
 }
 
@@ -37,7 +38,7 @@ func (v *view) origins() map[string]*sample.Counter[string] {
 
 // NewViews makes empty Views. Databases say where sources are.
 func NewViews(databases geo.Databases) *Views {
-	return &Views{newView(), newView(), map[string]int{}, databases}
+	return &Views{all: newView(), dropped: newView(), verdicts: map[string]int{}, databases: databases}
 }
 
 // Databases are those that sets of the policy that runs are made of.
@@ -61,6 +62,7 @@ func (v *Views) Add(p sample.Sample) suggest.Sample {
 	if s.Kind != packet.IP {
 		return s
 	}
+	v.stands += p.Stands
 	counted := []*view{&v.all}
 	if dropped(p.Verdict) {
 		counted = append(counted, &v.dropped)

@@ -155,8 +155,11 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 		s, err := c.next(ctx)
 		switch {
 		case err == nil && (c.traffic || c.chosen[s.Slot]):
-			p := Packet{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ image.Protected).String(), c.device(s.Device)}
-			if s.Verdict&image.Protected != 0 {
+			p := Packet{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ (image.Protected | image.Leaves)).String(), c.device(s.Device)}
+			switch {
+			case s.Verdict&image.Leaves != 0:
+				p.Rule, p.Verdict = "", Leaves
+			case s.Verdict&image.Protected != 0:
 				p.Verdict = Protected
 			}
 			return p, nil
@@ -173,6 +176,9 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 		}
 	}
 }
+
+// Leaves is the verdict of a sample that left this host. Nothing has decided about it.
+const Leaves = "leaves"
 
 // Protected is the verdict of a sample that a protection has decided about: the rule passes it, and the protection may have answered,
 // passed or dropped it.

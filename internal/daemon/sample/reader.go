@@ -20,6 +20,8 @@ type Sample struct {
 	Length int    // of the whole frame, in bytes
 	Frame  []byte // the first of them, at most FrameBytes; the kernel has taken VLAN tags off
 
+	Stands float64 // so many packets it stands for; 0 where only its reader knows
+
 	Time    time.Time // when it came; zero when nobody has noted it
 	Verdict string    // what XDP did with it; "" where that is not known: XDP has passed it
 	Reason  string    // the name of the rule or check that decided; "" where that is not known

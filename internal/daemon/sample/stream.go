@@ -17,6 +17,7 @@ type Line struct {
 	Device  string    `json:"device,omitempty"`
 	Verdict string    `json:"verdict,omitempty"` // of XDP
 	Reason  string    `json:"reason,omitempty"`  // the rule, check or default that decided
+	Stands  float64   `json:"stands,omitempty"`  // so many packets it stands for
 	Length  int       `json:"length,omitempty"`  // of the whole frame, in bytes
 	Frame   []byte    `json:"frame,omitempty"`   // its first bytes, in base64
 }
@@ -32,7 +33,7 @@ func (f *Follower) Write(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			break
 		}
-		if err := to.Encode(Line{Time: s.Time, Device: s.Device, Verdict: s.Verdict, Reason: s.Reason, Length: s.Length, Frame: s.Frame}); err != nil {
+		if err := to.Encode(Line{Time: s.Time, Device: s.Device, Verdict: s.Verdict, Reason: s.Reason, Stands: s.Stands, Length: s.Length, Frame: s.Frame}); err != nil {
 			return err
 		}
 	}
@@ -79,7 +80,7 @@ func (s *Stream) Read(context.Context) (Sample, error) {
 		s.lost = *line.Lost
 		return Sample{}, io.EOF
 	}
-	return Sample{Time: line.Time, Device: line.Device, Verdict: line.Verdict, Reason: line.Reason, Length: line.Length, Frame: line.Frame}, nil
+	return Sample{Time: line.Time, Device: line.Device, Verdict: line.Verdict, Reason: line.Reason, Stands: line.Stands, Length: line.Length, Frame: line.Frame}, nil
 }
 
 // OneIn is the number of packets of which one is sampled.

@@ -63,15 +63,20 @@ func (t *Tap) read(ctx context.Context) {
 	defer c.Close()
 	t.oneIn.Store(settings.Sample)
 	before := t.lost.Load()
+	adapts := &adaption{on: settings.Adapts, since: time.Now()}
 	for looked := time.Now(); ; {
-		limited, cancel := context.WithTimeout(ctx, lookEvery)
+		limited, cancel := context.WithTimeout(ctx, adaptEvery)
 		p, err := c.Read(limited)
 		late := limited.Err() != nil
 		cancel()
 		if err == nil {
+			adapts.count(p.Verdict == Leaves)
 			t.hand(p)
 		} else if !late || ctx.Err() != nil {
 			return
+		}
+		if oneIn := adapts.adapt(c, time.Now()); oneIn > 0 {
+			t.oneIn.Store(oneIn)
 		}
 		if time.Since(looked) < lookEvery {
 			continue
@@ -96,8 +101,12 @@ func (t *Tap) hand(p Packet) {
 	}
 	s := Sample{
 		Device: p.Device, Length: p.Length, Frame: bytes.Clone(p.Frame), Verdict: p.Verdict, Reason: p.Rule, Time: p.Time,
+		Stands: (1 << 32) / float64(max(1, p.Share)),
 	}
 	for f := range t.followers {
+		if s.Verdict == Leaves && !f.leaving {
+			continue
+		}
 		select {
 		case f.samples <- s:
 		default:
@@ -110,13 +119,19 @@ func (t *Tap) hand(p Packet) {
 type Follower struct {
 	tap     *Tap
 	samples chan Sample
+	leaving bool          // it gets those that leave, too
 	missed  atomic.Uint64 // it was too far behind
 	lost    uint64        // of the tap, when it began
 }
 
-// Follow begins to follow.
-func (t *Tap) Follow() *Follower {
-	f := &Follower{tap: t, samples: make(chan Sample, tapWaiting), lost: t.lost.Load()}
+// Follow begins to follow what arrives.
+func (t *Tap) Follow() *Follower { return t.follow(false) }
+
+// FollowBoth begins to follow what arrives, and what leaves where the policy has that sampled: it has the verdict Leaves.
+func (t *Tap) FollowBoth() *Follower { return t.follow(true) }
+
+func (t *Tap) follow(leaving bool) *Follower {
+	f := &Follower{tap: t, samples: make(chan Sample, tapWaiting), lost: t.lost.Load(), leaving: leaving}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.followers[f] = true

@@ -24,6 +24,12 @@ func (t *transaction) mayEgress() error {
 	}
 	t.xdp.Egress = false
 	t.manifest.NoEgress(t.compiled.Program.Guards)
+	if t.compiled.Program.SamplesLeaving {
+		t.note(fmt.Sprintf("detect: nobody sees whom this host answers, so a crowd is not told from a flood: %v", err))
+	}
+	if len(t.compiled.Program.Guards) == 0 {
+		return nil
+	}
 	t.note(fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
 	return nil
 }

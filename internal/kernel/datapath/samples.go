@@ -27,7 +27,8 @@ var (
 type Sample struct {
 	Time    time.Time // when it came
 	Slot    uint32    // of the rule, or whatever decided
-	Verdict uint8     // an ir.Verdict, and in a sample of the traffic xdp.Protected where a protection decided after it
+	Verdict uint8     // an ir.Verdict, and in a sample of the traffic image.Protected where a protection decided after it, or image.Leaves alone
+	Share   uint32    // of 2^32 packets so many are sampled; 0 in samples of rules
 	Device  int       // the index of the device that it came from
 	Length  int       // of the whole frame
 	Frame   []byte    // the first of them, at most SampleBytes, as they came
@@ -40,6 +41,7 @@ const SampleBytes = 128
 type Samples struct {
 	ring     *ringbuf.Reader
 	samplers *ebpf.Map
+	shares   *ebpf.Map // nil in samples of rules
 	record   ringbuf.Record
 	opened   uint64    // in nanoseconds of CLOCK_MONOTONIC; what is older was left from before
 	boot     time.Time // when that clock was at zero
@@ -96,12 +98,43 @@ func (p *Program) Samples() (*Samples, error) {
 // Traffic begins to read the samples that are taken of all packets from now on. It returns ErrNoTraffic when none are. They are for one
 // reader: the daemon, of which an instance has one.
 func (g *Generation) Traffic() (*Samples, error) {
-	return readSamples(g.pinned, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
+	return readTraffic(g.pinned)
 }
 
 // Traffic begins to read the samples of a loaded program, as Generation.Traffic does.
 func (p *Program) Traffic() (*Samples, error) {
-	return readSamples(p.clone, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
+	return readTraffic(p.clone)
+}
+
+// readTraffic reads the samples of all packets.
+func readTraffic(open func(name string) (*ebpf.Map, error)) (*Samples, error) {
+	s, err := readSamples(open, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
+	if err != nil {
+		return nil, err
+	}
+	if s.shares, err = open(image.TrafficShares); err != nil {
+		return nil, errors.Join(fmt.Errorf("samples: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// Shares are of how many packets in 2^32 one is sampled of those that arrive, and that leave.
+type Shares struct{ Arriving, Leaving uint32 }
+
+// Shares are those of now: the program lowers them where they bring too many samples.
+func (s *Samples) Shares() (now Shares, err error) {
+	if err = s.shares.Lookup(uint32(0), &now); err != nil {
+		err = fmt.Errorf("samples: %w", err)
+	}
+	return now, err
+}
+
+// SetShares sets them.
+func (s *Samples) SetShares(to Shares) error {
+	if err := s.shares.Put(uint32(0), to); err != nil {
+		return fmt.Errorf("samples: %w", err)
+	}
+	return nil
 }
 
 // clone opens a map of the program once more. It returns os.ErrNotExist when there is none.
@@ -191,7 +224,7 @@ func readRing(ctx context.Context, ring *ringbuf.Reader, record *ringbuf.Record)
 
 // decode reads a struct sample of bpf/sample.h. It reports false for one from before.
 func (s *Samples) decode(record []byte) (Sample, bool) {
-	const header = 28
+	const header = 32
 	order := binary.NativeEndian
 	at := order.Uint64(record)
 	return Sample{
@@ -200,6 +233,7 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 		Verdict: uint8(order.Uint32(record[12:])),
 		Device:  int(order.Uint32(record[16:])),
 		Length:  int(order.Uint32(record[20:])),
+		Share:   order.Uint32(record[28:]),
 		Frame:   record[header : header+order.Uint32(record[24:])],
 	}, at >= s.opened
 }
@@ -207,7 +241,7 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 // Lost counts the samples since the start that were to be handed out and were not: a CPU hands out 10,000 a second at
 // most, and the reader may be too slow.
 func (s *Samples) Lost() (uint64, error) {
-	var perCPU []struct{ Next, Lost uint64 }
+	var perCPU []struct{ Next, Lost, Eased uint64 }
 	if err := s.samplers.Lookup(uint32(0), &perCPU); err != nil {
 		return 0, fmt.Errorf("lost samples: %w", err)
 	}
@@ -223,6 +257,9 @@ func (s *Samples) Close() error {
 	err := s.ring.Close()
 	if s.lock != nil {
 		s.lock.Close()
+	}
+	if s.shares != nil {
+		s.shares.Close()
 	}
 	return errors.Join(err, s.samplers.Close())
 }

@@ -45,7 +45,11 @@ func (p *Program) String() string {
 		fmt.Fprintf(&b, "untracked: %s\n", strings.Join(words, ", "))
 	}
 	if p.SampleTraffic > 0 {
-		fmt.Fprintf(&b, "sample of the traffic: 1/%d\n", p.SampleTraffic)
+		adapts := ""
+		if p.SamplesAdapt {
+			adapts = " at first"
+		}
+		fmt.Fprintf(&b, "sample of the traffic: 1/%d%s\n", p.SampleTraffic, adapts)
 	}
 	return b.String()
 }

@@ -32,7 +32,9 @@ type Program struct {
 
 	Untracked Untracked
 
-	SampleTraffic uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none
+	SampleTraffic  uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none
+	SamplesAdapt   bool   // that number is only the first: the daemon and the program adapt it to the rate
+	SamplesLeaving bool   // packets that leave are sampled likewise
 
 	Placement Placement // of rules that have none of their own, and of the default; "" is PlaceAuto
 
