@@ -23,7 +23,12 @@ import (
 func (r *rate) feed(draw *rand.Rand, seconds int, packets, varies float64) (changes map[change]int) {
 	changes = map[change]int{}
 	for range seconds {
-		changes[r.add(packets*(1+varies*(2*draw.Float64()-1)))]++
+		turn := r.add(packets * (1 + varies*(2*draw.Float64()-1)))
+		changes[turn]++
+		if turn == begins {
+			_, bound := r.level()
+			r.begin(bound)
+		}
 	}
 	return changes
 }
@@ -234,7 +239,7 @@ func TestUsualKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		frame := spec.Frame()
-		c.see(sample.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, false)
+		c.see(sample.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, nil, false)
 	}
 	c.report.Active = 10
 	c.usual = map[string]float64{"ACK flood": 1}
@@ -274,7 +279,7 @@ func reading(passed, dropped, beside uint64) *control.Status {
 // TestAmounts counts each packet of an attack once, from the first second above the bound.
 func TestAmounts(t *testing.T) {
 	w := New(operate.Host{}, Store{t.TempDir()}, func(Event) {})
-	w.rate = rate{least: 1000, quiet: 2 * time.Second}
+	w.traffic = newTraffic(1000, 2*time.Second)
 	w.at = time.Now()
 	second := func(passed, dropped, beside uint64) {
 		w.at = w.at.Add(time.Second)
@@ -306,7 +311,7 @@ func TestAmounts(t *testing.T) {
 func TestTimesOfTheAttackAlone(t *testing.T) {
 	var told []Event
 	w := New(operate.Host{}, Store{t.TempDir()}, func(e Event) { told = append(told, e) })
-	w.rate, w.settings.On = rate{least: 1000, quiet: 10 * time.Second}, true
+	w.traffic, w.settings.On = newTraffic(1000, 10*time.Second), true
 	w.at = time.Date(2026, 1, 2, 3, 4, 5, 900_000_000, time.UTC)
 	spec, err := packet.Parse("udp 198.51.100.7:123 > 192.0.2.1:4000 len=468")
 	if err != nil {
@@ -372,7 +377,7 @@ func TestTurnsWithoutPackets(t *testing.T) {
 			t.Fatal(err)
 		}
 		frame := spec.Frame()
-		w.now.see(sample.Sample{Time: w.at, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, false)
+		w.sample(sample.Sample{Time: w.at.Add(-searchSpan / 2), Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})
 	}
 	w.search()
 	if len(told) != 1 || told[0].Err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -22,12 +21,13 @@ const Automatic = "auto"
 
 // What an automatic rule is measured by.
 const (
-	observeFor   = 5 * time.Second  // for which a rule only counts before it may drop,
-	observeMost  = 30 * time.Second // and after which it goes when nothing tells for it
-	leastMatched = 0.05             // share of the samples that a rule must match to drop, and
-	leastLive    = 50               // so many samples, without which nothing is known
-	leastKnown   = 20               // samples of known sources, without which only the baseline tells of the harm
-	extendBefore = 30 * time.Second // its end a rule is extended that still matches the attack
+	observeFor   = 500 * time.Millisecond // for which a rule only counts before it may drop,
+	observeMost  = 10 * time.Second       // and after which it goes when nothing tells for it
+	leastMatched = 0.05                   // share of the samples that a rule must match to drop, and
+	leastLive    = 50                     // so many samples, without which nothing is known
+	leastKnown   = 20                     // samples of known sources, without which only the baseline tells of the harm
+	idleFor      = 5 * time.Second        // without a match, after which a rule makes place for another one
+	extendBefore = 30 * time.Second       // its end a rule is extended that still matches the attack
 )
 
 // Step is something that was done with an automatic rule, with the figures that it was decided by. Those who may see the packets of a
@@ -52,7 +52,6 @@ const (
 type automatic struct {
 	rules    []*measured
 	rejected map[string]bool // tests of rules that are not added again in this attack
-	known    map[netip.Addr]bool
 	number   int
 	gone     []Step // of rules that are to be removed from the kernel
 }
@@ -63,6 +62,8 @@ type measured struct {
 	*suggest.Signature
 	dropsIt bool      // else it observes
 	since   time.Time // it does so, as far as it is measured
+	put     time.Time // when the kernel was last changed for it
+	matched time.Time // when a sample matched it last
 
 	live tally // since then
 	step *Step // that waits to be told, nil when there is none
@@ -112,29 +113,38 @@ func (t *tally) judge(drops bool, lasted time.Duration, most float64) (judgement
 	return stays, ""
 }
 
-// newAutomatic knows the sources of legitimate samples.
-func newAutomatic(good []suggest.Sample) *automatic {
-	a := &automatic{rejected: map[string]bool{}, known: map[netip.Addr]bool{}}
-	for i := range good {
-		a.known[good[i].Sender()] = true
-	}
-	return a
-}
+func newAutomatic() *automatic { return &automatic{rejected: map[string]bool{}} }
 
 // see takes a sample of the attack, whatever became of it.
-func (a *automatic) see(s *suggest.Sample) {
-	if a == nil || len(a.rules) == 0 {
+func (a *automatic) see(s *seen) {
+	if a == nil {
 		return
 	}
-	known := a.known[s.Sender()]
 	for _, r := range a.rules {
-		r.live.add(r.Has(s), known)
+		if s.at.Before(r.since) {
+			continue
+		}
+		matches := r.Has(&s.Sample)
+		if matches {
+			r.matched = s.at
+		}
+		r.live.add(matches, s.standing > stranger)
 	}
 }
 
-// observing reports whether a rule only counts so far.
-func (a *automatic) observing() bool {
-	return a != nil && slices.ContainsFunc(a.rules, func(r *measured) bool { return !r.dropsIt })
+// makeRoom removes a rule that nothing matches any more, where there are as many as may be: the attack has changed.
+func (a *automatic) makeRoom(now time.Time, bounds policy.Auto) bool {
+	if len(a.rules) < bounds.Max {
+		return true
+	}
+	idle := slices.IndexFunc(a.rules, func(r *measured) bool { return now.Sub(r.since) > idleFor && now.Sub(r.matched) > idleFor })
+	if idle < 0 {
+		return false
+	}
+	r := a.rules[idle]
+	a.gone = append(a.gone, Step{now.UTC(), r.Name, Removed, r.Rule, "nothing matches it any more, and another one takes its place"})
+	a.rules = slices.Delete(a.rules, idle, idle+1)
+	return true
 }
 
 // tests is what a line asks for, without the name and what it does: by that a rule is known that was rejected.
@@ -144,10 +154,10 @@ func tests(line string) string {
 }
 
 // propose takes suggested rules up, as far as the bounds allow. A rule of which it is not sure, by the baseline, that it spares legitimate
-// traffic is not taken. Nor is one that a crowd of newcomers could match, or a connection that the kernel has.
-func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections) error {
+// traffic is not taken. Nor is one that a crowd of newcomers could match, a connection that the kernel has, or what this host answers.
+func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections, answered func(*suggest.Signature) float64) error {
 	for _, s := range rules {
-		if len(a.rules) >= bounds.Max || a.rejected[tests(s.Text)] || s.Collateral == nil || s.Collateral.High > bounds.Collateral {
+		if a.rejected[tests(s.Text)] || s.Collateral == nil || s.Collateral.High > bounds.Collateral {
 			continue
 		}
 		same := func(r *measured) bool { return tests(r.Rule) == tests(s.Text) }
@@ -158,7 +168,7 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		if err != nil {
 			return err
 		}
-		if signature.Vague() || open.cuts(signature) != "" {
+		if signature.Vague() || open.cuts(signature) != "" || answered(signature) > fewAnswered || !a.makeRoom(now, bounds) {
 			continue
 		}
 		for a.number++; taken[fmt.Sprintf("%s-%d", Automatic, a.number)]; a.number++ {
@@ -167,13 +177,21 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders",
 			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High, s.Collateral.Senders, s.Collateral.OfSenders)
 		r := &measured{Signature: signature, since: now, Temporary: manifest.Temporary{
-			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: s.Text, Began: now.UTC(), Why: why,
+			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: observing(s.Text), Began: now.UTC(), Why: why,
 		}}
 		r.Last(now, bounds.For)
 		r.did(now, Observes, why)
 		a.rules = append(a.rules, r)
 	}
 	return nil
+}
+
+// observing is a rule that observes.
+func observing(text string) string {
+	if strings.Contains(text, ", observe: true") {
+		return text
+	}
+	return strings.Replace(text, ", then: drop", ", observe: true, then: drop", 1)
 }
 
 // connections lists the TCP connections that the kernel has. A list of many takes a while, so it is asked for only when a rule needs it.
@@ -199,7 +217,7 @@ func (open connections) cuts(s *suggest.Signature) string {
 // did notes a step, to be told once it is in the kernel.
 func (r *measured) did(now time.Time, did, why string) {
 	r.step = &Step{now.UTC(), r.Name, did, r.Rule, why}
-	r.Why, r.since, r.live = why, now, tally{}
+	r.Why, r.since, r.live, r.put = why, now, tally{}, now
 }
 
 // adopt takes up the rules that a daemon before has left in the kernel.
@@ -214,8 +232,9 @@ func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 	}
 }
 
-// review judges the rules by what was counted, and by the connections that are open. there are those rules that the kernel has.
-func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]bool, open connections) {
+// review judges the rules by what was counted, and by the connections that are open. there are those rules that the kernel had when that was
+// read.
+func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[string]bool, open connections) {
 	left := a.rules[:0]
 	for _, r := range a.rules {
 		r.Temporary = r.By(now)
@@ -226,7 +245,7 @@ func (a *automatic) review(now time.Time, bounds policy.Auto, there map[string]b
 		switch {
 		case !now.Before(r.Until):
 			verdict, why = goes, "its time is over"
-		case r.step == nil && !there[r.Name]:
+		case r.step == nil && r.put.Before(read) && !there[r.Name]:
 			verdict, why = goes, "somebody has removed it"
 			a.rejected[tests(r.Rule)] = true
 		case verdict == goes:
@@ -262,21 +281,18 @@ func (w *Watcher) automate(ctx context.Context) {
 		}
 		return
 	case w.now.auto == nil:
-		good, err := w.good()
-		if err != nil {
-			w.fail(err)
-		}
-		w.now.auto = newAutomatic(good)
+		w.now.auto = newAutomatic()
 		w.now.auto.adopt(mine, w.at)
 	}
-	a, there, open := w.now.auto, map[string]bool{}, connections(sync.OnceValues(datapath.Open))
+	a, there, open := w.now.auto, map[string]bool{}, connections(sync.OnceValues(w.open))
 	for _, t := range mine {
 		there[t.Name] = true
 	}
-	a.review(w.at, w.settings.Auto, there, open)
+	a.review(w.at, w.read, w.settings.Auto, there, open)
 	if s := w.now.report.Suggestion; s != nil && s != w.proposed {
 		w.proposed = s
-		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open); err != nil {
+		answered := func(s *suggest.Signature) float64 { return w.traffic.answeredShare(s, w.at) }
+		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open, answered); err != nil {
 			w.fail(err)
 		}
 	}
@@ -302,8 +318,16 @@ func (w *Watcher) carryOut(ctx context.Context, a *automatic) {
 	}
 	a.gone = nil
 	for _, r := range a.rules {
-		if r.step != nil && r.step.Did == Drops { // what passed so far says nothing of what passes now
-			w.now.passed, w.now.seen = nil, 0
+		if r.step != nil {
+			r.put = time.Now()
+		}
+		if r.step != nil && r.step.Did == Drops {
+			w.now.again() // what others pass
+			w.now.searched = w.at
+			w.remember(r.Rule)
+			if t := &w.now.report.Times; t.Dropped == 0 {
+				t.Dropped = r.put.Sub(w.now.report.Started).Seconds()
+			}
 		}
 		r.step = nil
 	}
@@ -375,4 +399,20 @@ func (w *Watcher) tellSteps(steps []Step) {
 	if w.now != nil {
 		w.keep()
 	}
+}
+
+// Times between two lists of the TCP connections that the kernel has: a list of many takes long.
+const (
+	openEvery = time.Second
+	listShare = 10 // of the time, one part in so many is for lists
+)
+
+// open lists the TCP connections that the kernel has, as they were a moment ago.
+func (w *Watcher) open() ([]datapath.Connection, error) {
+	if !w.at.Before(w.listed) {
+		begin := time.Now()
+		w.connections, w.listErr = datapath.Open()
+		w.listed = w.at.Add(max(openEvery, listShare*time.Since(begin)))
+	}
+	return w.connections, w.listErr
 }

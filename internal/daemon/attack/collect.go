@@ -9,18 +9,14 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
 // The bounds of what is kept of one attack.
 const (
-	mostCaptured = 2000 // packets of the capture
-	mostPassed   = 4000 // samples that rules are searched in
-	leastPassed  = 200  // samples for the first search
-	mostSearches = 5
-	searchEvery  = 30 * time.Second
+	mostCaptured = 2000      // packets of the capture
+	mostPassed   = 4000      // samples of the moment before an attack
 	suggestedFor = time.Hour // for which a suggestion is to be taken for right
 
 	leastVector = 0.05 // share of the samples that a kind must have,
@@ -38,10 +34,9 @@ type collecting struct {
 	samples  int
 	oneIn    uint32
 	captured []sample.Sample
-	passed   []suggest.Sample
-	seen     int // that passed
-	searches int
-	searched time.Time
+	joined   []*joined
+	lost     uint64 // samples
+	searching
 
 	auto *automatic // nil while there is nothing that the daemon does by itself
 }
@@ -56,12 +51,12 @@ func (c *collecting) count(t *operate.Top, end time.Time) {
 	c.seconds += t.Seconds
 }
 
-// see takes a sample. In a calm second it tells of the harm that automatic rules do, and nothing of the attack.
-func (c *collecting) see(p sample.Sample, calm bool) {
+// see takes a sample, and what is known of it. In a calm second it tells of the harm that automatic rules do, and nothing of the attack.
+func (c *collecting) see(p sample.Sample, of *seen, calm bool) {
+	if of != nil {
+		c.auto.see(of)
+	}
 	if calm {
-		if s := suggest.NewSample(p.Frame, p.Length); s.Kind == packet.IP {
-			c.auto.see(&s)
-		}
 		return
 	}
 	s := c.views.Add(p)
@@ -69,17 +64,55 @@ func (c *collecting) see(p sample.Sample, calm bool) {
 		return
 	}
 	c.samples++
-	c.auto.see(&s)
 	c.vectors[vectorOf(&s)]++
 	c.captured = draw(c.captured, p, c.samples, mostCaptured)
-	if p.Verdict == ir.Pass.String() {
-		c.seen++
-		c.passed = draw(c.passed, s, c.seen, mostPassed)
+}
+
+// joined is a load that is a part of the attack.
+type joined struct {
+	load *load
+	Part
+}
+
+// join has a load be a part of the attack.
+func (c *collecting) join(l *load, v Verdict, f Facts) {
+	_, bound := l.rate.bound, l.rate.bound
+	c.joined = append(c.joined, &joined{l, Part{f, v, bound}})
+	c.again()
+	c.parts()
+}
+
+// judge judges a part anew, while it is above its bound.
+func (j *joined) judge(t *traffic, now time.Time) {
+	f := t.facts(j.load, now)
+	if f.Packets <= j.Bound {
+		return
+	}
+	if v := f.verdict(unclearFor); v != "" {
+		j.Facts, j.Verdict = f, v
 	}
 }
 
-// again takes up the samples that a daemon before has kept of the attack. What became of them is not known, so sources are counted anew.
-func (c *collecting) again(before []sample.Sample) {
+// parts has the report show them.
+func (c *collecting) parts() {
+	c.report.Parts = nil
+	for _, j := range c.joined {
+		c.report.Parts = append(c.report.Parts, j.Part)
+	}
+}
+
+// calm reports whether the last second was a quiet one, which is none of the attack's own: a pause, or the time after it.
+func (c *collecting) calm() bool {
+	return len(c.joined) > 0 && !slices.ContainsFunc(c.joined, func(j *joined) bool { return j.load.rate.bound > 0 && !j.load.rate.calm() })
+}
+
+// ended reports whether all parts are over.
+func (c *collecting) ended() bool {
+	return len(c.joined) > 0 && !slices.ContainsFunc(c.joined, func(j *joined) bool { return j.load.rate.bound > 0 })
+}
+
+// resume takes up the samples that a daemon before has kept of the attack. What became of them is not known, so sources are counted anew.
+func (c *collecting) resume(before []sample.Sample) {
 	c.searched = time.Now()
 	c.report.Note = "the daemon was started again during the attack: sources are of the time since"
 	for _, p := range before {
@@ -117,6 +150,7 @@ func shares(of []suggest.Sample) map[string]float64 {
 func (c *collecting) renew(now time.Time, lost uint64) {
 	r := &c.report
 	r.Updated = now
+	c.parts()
 	if c.samples == 0 {
 		r.Note = noSamples
 		return
@@ -135,26 +169,4 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	slices.SortFunc(r.Vectors, func(a, b Vector) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name)) })
 	r.Vectors = r.Vectors[:min(len(r.Vectors), mostVectors)]
 	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, c.seconds)), len(c.captured)
-}
-
-// due reports whether rules are to be searched now. Where the daemon adds rules by itself, it searches again in what these let pass.
-func (c *collecting) due(now time.Time, again bool) bool {
-	again = again && !c.auto.observing()
-	return len(c.passed) >= leastPassed && (c.searches < mostSearches && c.report.Suggestion == nil || again) && now.Sub(c.searched) >= searchEvery
-}
-
-// search searches rules against what passes, of which those of the baseline that are legitimate may match a share.
-func (c *collecting) search(now time.Time, good []suggest.Sample, taken map[string]bool, collateral float64) (bool, error) {
-	c.searches++
-	c.searched = now
-	found, err := suggest.Find(suggest.Input{
-		Program: &ir.Program{}, Taken: taken, Attack: c.passed, Good: good, Collateral: collateral,
-	})
-	if err != nil || len(found.Rules) == 0 {
-		return false, err
-	}
-	c.report.Suggestion = &Suggestion{
-		Found: now, Expires: now.Add(suggestedFor), Baseline: len(good), Rules: found.Rules, Coverage: found.Coverage, Collateral: found.Collateral,
-	}
-	return true, nil
 }

@@ -66,7 +66,7 @@ func (r *Report) WriteHTML(out io.Writer) error {
 	r.facts(p)
 	r.decided(p)
 	if r.Samples != nil {
-		seen(p, r.Samples)
+		sources(p, r.Samples)
 	}
 	if r.Suggestion != nil {
 		r.Suggestion.proposed(p)
@@ -147,8 +147,8 @@ func (r *Report) decided(p *page) {
 	p.add("</table></div>")
 }
 
-// seen is who and what was in the samples.
-func seen(p *page, s *operate.Samples) {
+// sources is who and what was in the samples.
+func sources(p *page, s *operate.Samples) {
 	p.add("<h2>Sources</h2>\n<p>From %s samples, 1 in %s. Addresses may be forged.</p>", wording.Count(s.Packets), wording.Count(int(s.OneIn)))
 	rows := func(list []operate.Talker, dropped bool) (rows [][]any) {
 		for _, k := range list {

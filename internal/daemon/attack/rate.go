@@ -65,7 +65,7 @@ func median(of []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// add takes the packets of a second.
+// add takes the packets of a second. Once it says that an attack may begin, begin or dismiss is to be called.
 func (r *rate) add(packets float64) change {
 	if r.bound > 0 {
 		return r.during(packets)
@@ -79,8 +79,13 @@ func (r *rate) add(packets float64) change {
 	if r.above++; r.above < beginSeconds {
 		return nothing
 	}
-	r.begin(bound)
 	return begins
+}
+
+// dismiss has the last second, which was above the bound, be no attack: it teaches what is usual.
+func (r *rate) dismiss(packets float64) {
+	r.above = 0
+	r.learn(packets)
 }
 
 // calm reports whether the last second of an attack was a quiet one, which is none of the attack's own: a pause, or the time after it.

@@ -39,7 +39,25 @@ type Report struct {
 	Captured   int              `json:"captured"`             // packets of the capture
 	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while nothing was found
 	Steps      []Step           `json:"steps,omitempty"`      // with automatic rules
+	Advice     []string         `json:"advice,omitempty"`     // where no rule is safe: what helps instead
+	Times      Times            `json:"times,omitzero"`       // of the steps
 	Note       string           `json:"note,omitempty"`       // why something is missing
+
+	Parts []Part `json:"parts,omitempty"` // the services that it is at, or this host; those that joined first are first
+}
+
+// Part is a service, or this host, that the attack is at.
+type Part struct {
+	Facts
+	Verdict Verdict `json:"verdict"`
+	Bound   float64 `json:"bound"` // packets a second that were exceeded
+}
+
+// Times are when something was done first, in seconds after the first packet above the usual; 0: never.
+type Times struct {
+	Named     float64 `json:"named,omitempty"`
+	Suggested float64 `json:"suggested,omitempty"`
+	Dropped   float64 `json:"dropped,omitempty"` // by an automatic rule
 }
 
 // Reason is what a rule, a check or the default decided during the attack.
@@ -77,11 +95,17 @@ type Summary struct {
 	Passed  operate.Amount `json:"passed"`
 	Dropped operate.Amount `json:"dropped"`
 	Vectors []string       `json:"vectors"`
+	At      []string       `json:"at,omitempty"`      // the services that it is at, or this host
+	Verdict Verdict        `json:"verdict,omitempty"` // of the first of them
 }
 
 // Summary is the report in short.
 func (r *Report) Summary() Summary {
-	s := Summary{r.ID, r.Started, r.Ended, r.Peak, r.Passed, r.Dropped, []string{}}
+	s := Summary{ID: r.ID, Started: r.Started, Ended: r.Ended, Peak: r.Peak, Passed: r.Passed, Dropped: r.Dropped, Vectors: []string{}}
+	for _, p := range r.Parts {
+		s.At = append(s.At, p.At)
+		s.Verdict = cmp.Or(s.Verdict, p.Verdict)
+	}
 	for _, v := range r.Vectors {
 		s.Vectors = append(s.Vectors, v.Name)
 	}
@@ -119,7 +143,17 @@ func (r *Report) Headline() string {
 		names = append(names, v.Name)
 	}
 	what := cmp.Or(strings.Join(names, ", "), "of unknown kind")
-	return fmt.Sprintf("attack %s: %s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, r.Peak.Packets, r.Peak.Bits/1e6)
+	at := ""
+	if len(r.Parts) > 0 {
+		at = " at " + r.Parts[0].At
+		if p := r.Parts[0]; p.Usual >= 1 && p.Packets > p.Usual {
+			at += fmt.Sprintf(", %.0f times its usual", p.Packets/p.Usual)
+		}
+		if r.Parts[0].Verdict == Unclear {
+			what += " or a crowd"
+		}
+	}
+	return fmt.Sprintf("attack %s: %s%s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, at, r.Peak.Packets, r.Peak.Bits/1e6)
 }
 
 // add adds a second of counters, which ended at a time.

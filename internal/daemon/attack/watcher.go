@@ -2,7 +2,6 @@ package attack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/policy"
@@ -19,6 +19,7 @@ import (
 // Turns of an attack, in the Data of an Event.
 const (
 	Started   = "started"
+	Crowded   = "crowd" // a load has risen, and is none: see Verdict
 	Suggested = "suggested"
 	Over      = "over"
 )
@@ -37,6 +38,8 @@ type Turn struct {
 	Rules  int     `json:"rules,omitempty"` // how many are suggested
 	Rule   string  `json:"rule,omitempty"`  // the name of the automatic rule
 	Why    string  `json:"why,omitempty"`   // that was done with it, with the figures
+	At     string  `json:"at,omitempty"`    // where a crowd is
+	Facts  *Facts  `json:"facts,omitempty"` // that it is told from an attack by
 }
 
 // Collateral is the most of the legitimate samples that suggested rules may match, as a share.
@@ -54,20 +57,28 @@ type Watcher struct {
 	store Store
 	tell  func(Event)
 
-	rate     rate
+	traffic  *traffic
 	learned  baseline
 	recent   []sample.Sample // of the last seconds: they are of an attack that is about to begin
 	latest   []*operate.Top  // the last beginSeconds of them
-	before   *control.Status
+	before   *control.Status // the counters of the last second,
+	read     time.Time       // and when they were read
 	at       time.Time
+	ticked   time.Time
+	oneIn    uint32
 	settings policy.Detect
 	kept     time.Time // when the baseline was written
 	failed   string    // the error that was told last
 	lost     uint64
 
+	connections []datapath.Connection // that the kernel has,
+	listErr     error
+	listed      time.Time // until when they are taken for right
+
 	databases geo.Databases // of countries and autonomous systems
 
 	proposed *Suggestion // the one that automatic rules were taken from last
+	earlier  []string    // automatic rules of attacks before, the latest first: what returns meets them at once
 
 	now     *collecting            // nil in quiet times
 	current atomic.Pointer[Report] // of it, as it was a second ago, for others
@@ -75,7 +86,7 @@ type Watcher struct {
 
 // New makes a Watcher that tells what happens. The host must have a Tap.
 func New(h operate.Host, store Store, tell func(Event)) *Watcher {
-	return &Watcher{host: h, store: store, tell: tell}
+	return &Watcher{host: h, store: store, tell: tell, traffic: newTraffic(0, 0)}
 }
 
 // Store is where the reports are. That of a nil Watcher has none.
@@ -111,7 +122,7 @@ func (w *Watcher) show() {
 
 // Run looks for attacks until ctx ends. What goes on then is written, for the next daemon to take up.
 func (w *Watcher) Run(ctx context.Context) {
-	f := w.host.Tap.Follow()
+	f := w.host.Tap.FollowBoth()
 	defer f.Close()
 	for next := time.Now(); ctx.Err() == nil; {
 		now := time.Now()
@@ -138,17 +149,25 @@ func (w *Watcher) take(ctx context.Context, f *sample.Follower, until time.Time)
 		if err != nil {
 			return
 		}
-		if w.settings.On {
-			w.sample(s)
+		if !w.settings.On {
+			continue
+		}
+		w.oneIn = f.OneIn()
+		w.sample(s)
+		if now := time.Now(); now.Sub(w.ticked) >= tenth {
+			w.ticked = now
+			w.tick(ctx, now)
 		}
 	}
 }
 
 // sample takes a sample.
 func (w *Watcher) sample(s sample.Sample) {
+	seen := w.traffic.sample(&s, w.oneIn)
 	switch {
+	case s.Verdict == sample.Leaves:
 	case w.now != nil:
-		w.now.see(s, w.rate.calm())
+		w.now.see(s, seen, w.now.calm())
 	case len(w.recent) < mostPassed:
 		w.recent = append(w.recent, s)
 	}
@@ -170,7 +189,8 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 			w.begin(settings.Detect)
 			w.readable(settings.Detect.Baseline)
 		}
-		w.settings, w.rate.least, w.rate.quiet = settings.Detect, float64(settings.Detect.Least), settings.Detect.Quiet
+		w.settings = settings.Detect
+		w.traffic.set(settings.Detect.Least, settings.Detect.Quiet)
 	}
 	status, err := w.host.Instance.Status(ctx)
 	if err != nil {
@@ -179,6 +199,7 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 	}
 	before := w.before
 	w.before, w.at = status, time.Now()
+	w.read = w.at
 	if before == nil || before.Generation != status.Generation {
 		w.databases = w.host.Databases(ctx)
 		return
@@ -188,29 +209,97 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 	w.automate(ctx)
 }
 
+// tick looks at the samples of the last moments, ten times a second while there are any.
+func (w *Watcher) tick(ctx context.Context, now time.Time) {
+	w.at = now
+	risen := w.traffic.tick(now, w.open)
+	if w.before == nil || len(w.latest) == 0 {
+		return
+	}
+	for _, l := range risen {
+		w.rise(l, now.Sub(l.risen), l.perSecond(&l.in, oneSecond))
+	}
+	if w.now != nil {
+		w.search()
+		w.automate(ctx)
+	}
+}
+
+// rise has a load that has risen, for so long, be an attack or a part of the one that goes on, or it tells of a crowd.
+func (w *Watcher) rise(l *load, lasts time.Duration, packets float64) {
+	if l.rate.bound > 0 {
+		return
+	}
+	facts := w.traffic.facts(l, w.at)
+	switch verdict := facts.verdict(lasts); verdict {
+	case "":
+	case Crowd, Scan:
+		l.rate.dismiss(packets)
+		w.crowd(l, verdict, facts)
+	default:
+		usual, bound := l.level(w.at)
+		begins := w.now == nil
+		if begins {
+			w.attack(usual, bound)
+		}
+		l.rate.begin(bound)
+		w.now.join(l, verdict, facts)
+		if begins {
+			w.now.report.Times.Named = w.at.Sub(w.now.report.Started).Seconds()
+			w.renew()
+			w.say(Started, w.now.report.Headline())
+			w.keep()
+		}
+	}
+}
+
+// crowdEvery is at least between two times that the crowd at one place is told of.
+const crowdEvery = 10 * time.Minute
+
+// crowd tells that a load has risen which is no attack.
+func (w *Watcher) crowd(l *load, verdict Verdict, facts Facts) {
+	if w.at.Sub(l.crowded) < crowdEvery {
+		return
+	}
+	l.crowded = w.at
+	w.tell(Event{Text: fmt.Sprintf("no attack, but a %s at %s", verdict, facts.text()), Data: &Turn{State: Crowded, At: l.name, Facts: &facts}})
+}
+
 // judge takes what a second brought.
 func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
-	usual, bound := w.rate.level()
-	turn := w.rate.add(t.Passed.Packets + t.Dropped.Packets)
+	w.oneIn = oneIn
 	w.latest = append(w.latest[max(0, len(w.latest)-beginSeconds+1):], t)
-	switch {
-	case turn == begins:
-		w.attack(t, usual, bound, oneIn, lost)
-	case w.now == nil:
+	all := t.Passed.Packets + t.Dropped.Packets
+	before := w.now
+	var turn change
+	for l, does := range w.traffic.second(w.at, all) {
+		switch does {
+		case begins:
+			packets := all
+			if l != w.traffic.total {
+				packets = l.perSecond(&l.in, oneSecond)
+			}
+			w.rise(l, unclearFor, packets)
+		case lasts:
+			turn = lasts
+		}
+	}
+	if w.now == nil {
 		w.quiet()
 		return
 	}
-	if turn != begins && !w.rate.calm() {
+	if before == w.now && !w.now.calm() {
 		w.now.count(t, w.at)
 	}
-	w.now.oneIn = oneIn
-	w.now.renew(w.at, lost-w.lost)
-	w.show()
-	switch turn {
-	case begins:
-		w.say(Started, w.now.report.Headline())
-		w.keep()
-	case ends, lasts:
+	if before == nil {
+		w.lost = lost
+	}
+	w.now.lost = lost - w.lost
+	w.renew()
+	if turn == nothing && w.now.ended() {
+		turn = ends
+	}
+	if turn != nothing {
 		w.over(turn)
 		return
 	}
@@ -220,33 +309,52 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	}
 }
 
+// renew brings the report up to date.
+func (w *Watcher) renew() {
+	for i := range w.now.joined {
+		w.now.joined[i].judge(w.traffic, w.at)
+	}
+	w.now.oneIn = w.oneIn
+	w.now.renew(w.at, w.now.lost)
+	w.show()
+}
+
 // attack begins a report.
-func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, lost uint64) {
-	started := w.at.Add(-beginSeconds * time.Second).UTC()
+func (w *Watcher) attack(usual, bound float64) {
+	t := w.latest[len(w.latest)-1]
+	above := 0 // seconds that it took to see it
+	for above < len(w.latest) {
+		if t := w.latest[len(w.latest)-1-above]; t.Passed.Packets+t.Dropped.Packets <= bound {
+			break
+		}
+		above++
+	}
+	started := w.at.Add(-max(time.Duration(above)*time.Second, riseTenths*tenth)).UTC()
 	c := newCollecting(Report{
 		ID: started.Format("20060102-150405"), Started: started, Policy: t.Policy, Generation: t.Generation, Target: t.Target, Devices: t.Devices,
 		Usual: usual, Bound: bound, Reasons: []Reason{}, Vectors: []Vector{},
 	}, w.databases)
 	for i := range w.recent {
 		if w.recent[i].Time.After(started) {
-			c.see(w.recent[i], false)
+			c.see(w.recent[i], nil, false)
 		}
 	}
 	if good, err := w.good(); err == nil {
 		c.usual = shares(good)
+		w.traffic.knows(good)
 	}
-	for _, t := range w.latest { // the seconds that it took to see it
+	for _, t := range w.latest[len(w.latest)-above:] {
 		c.count(t, w.at)
 	}
-	w.recent, w.lost = nil, lost
+	w.recent = nil
 	w.learned.forget()
 	w.now = c
-	w.show()
 }
 
 // quiet is a second without an attack: what passed teaches the baseline.
 func (w *Watcher) quiet() {
-	if w.rate.above == 0 {
+	w.traffic.discover(w.at)
+	if !w.traffic.above() {
 		for _, s := range w.recent {
 			if s.Verdict == "pass" {
 				w.learned.add(s)
@@ -257,31 +365,6 @@ func (w *Watcher) quiet() {
 	w.learned.learn(w.at)
 	if w.at.Sub(w.kept) >= saveEvery {
 		w.keepUsual()
-	}
-}
-
-// search searches rules when it is time to.
-func (w *Watcher) search() {
-	if !w.now.due(w.at, w.settings.Auto.Max > 0) {
-		return
-	}
-	good, err := w.good()
-	if err != nil {
-		w.fail(err)
-	}
-	collateral := Collateral
-	if most := w.settings.Auto; most.Max > 0 {
-		collateral = min(collateral, most.Collateral)
-	}
-	found, err := w.now.search(w.at, good, w.taken(), collateral)
-	if err != nil {
-		w.fail(err)
-	}
-	if found {
-		r := &w.now.report
-		w.say(Suggested, fmt.Sprintf("attack %s: suggested rules: %d, until %s; `floodwall attacks %s` shows them",
-			r.ID, len(r.Suggestion.Rules), r.Suggestion.Expires.Format(time.TimeOnly), r.ID))
-		w.keep()
 	}
 }
 
@@ -367,6 +450,7 @@ func (w *Watcher) stop() {
 		w.end()
 	}
 	w.settings, w.before, w.recent, w.latest = policy.Detect{}, nil, nil, nil
+	w.traffic = newTraffic(0, 0)
 }
 
 // end writes what is known.
@@ -379,63 +463,4 @@ func (w *Watcher) end() {
 		w.none()
 	}
 	w.keepUsual()
-}
-
-// usual is what a daemon that starts knows of the times before.
-type usual struct {
-	Seconds []float64 `json:"seconds"` // packets of quiet ones
-}
-
-// keepUsual writes what quiet times are like.
-func (w *Watcher) keepUsual() {
-	w.kept = w.at
-	err := w.store.writeJSON(usualName, usual{Seconds: w.rate.usual})
-	if len(w.learned.samples) >= leastBaseline {
-		err = errors.Join(err, w.store.writePackets(baselineName, w.learned.samples))
-	}
-	if err != nil {
-		w.fail(err)
-	}
-}
-
-// begin takes up what the daemon before has written: the usual rate, the baseline, and an attack that went on a moment ago.
-func (w *Watcher) begin(d policy.Detect) {
-	w.kept = time.Now()
-	w.store.clean()
-	w.rate = rate{least: float64(d.Least), quiet: d.Quiet}
-	var before usual
-	if err := w.store.readJSON(usualName, &before); err == nil {
-		w.rate.usual = before.Seconds[max(0, len(before.Seconds)-usualSeconds):]
-	}
-	w.learned.samples = w.store.packets(baselineName)
-	w.learned.seen = len(w.learned.samples)
-	w.resume()
-}
-
-// resume takes up the latest attack when it had not ended, or ends it when that is too long ago.
-func (w *Watcher) resume() {
-	list, err := w.store.List()
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	for _, s := range list {
-		r, err := w.store.Report(s.ID)
-		if err != nil || r.Ended != nil {
-			continue
-		}
-		if w.now == nil && time.Since(r.Updated) < resumeWithin && len(w.rate.usual) >= leastSeconds {
-			c := newCollecting(*r, w.databases)
-			c.again(w.store.packets(r.ID + captureFile))
-			w.rate.begin(r.Bound)
-			w.now = c
-			w.show()
-			continue
-		}
-		end := r.last()
-		r.Ended, r.Note = &end, "nobody saw its end: the daemon did not run"
-		if err := w.store.save(r, nil); err != nil {
-			w.fail(err)
-		}
-	}
 }

@@ -150,3 +150,25 @@ func (in *Input) before(m *matcher, passed []Sample) string {
 	}
 	return in.Program.Rules[first].Name
 }
+
+// Measure is what a rule would do to samples of an attack and to legitimate ones.
+func Measure(text string, attack, good []Sample) (Rule, error) {
+	m, err := compiled(text)
+	if err != nil {
+		return Rule{}, err
+	}
+	return Rule{Text: text, Coverage: share(count([]*matcher{m}, attack), len(attack)), Collateral: (&Input{Good: good}).harm([]*matcher{m})}, nil
+}
+
+// Together is what rules would do together, likewise.
+func Together(texts []string, attack, good []Sample) (Share, *Harm, error) {
+	var all []*matcher
+	for _, text := range texts {
+		m, err := compiled(text)
+		if err != nil {
+			return Share{}, nil, err
+		}
+		all = append(all, m)
+	}
+	return share(count(all, attack), len(attack)), (&Input{Good: good}).harm(all), nil
+}

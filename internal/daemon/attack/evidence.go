@@ -1,0 +1,191 @@
+package attack
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// standing is what is known of the sender of a packet.
+type standing uint8
+
+const (
+	stranger standing = iota
+	known             // it was here in quiet times
+	proved            // this host has answered it, and it went on half a second later or more: it gets the answers
+	open              // the kernel has this TCP connection
+)
+
+// The bounds of what is known of conversations.
+const (
+	comesBack    = 500 * time.Millisecond // after an answer: who goes on then gets it. A forged sender does so by chance
+	mostAnswered = 1 << 15                // senders of each of two generations
+	answeredFor  = time.Minute            // at least, unless there are more of them
+)
+
+// conversations knows whom this host answers, and who of them went on after that. It is written to by what leaves alone: forged packets
+// that this host does not answer add nothing, and those that it answers do not make their senders proved.
+type conversations struct {
+	now, before map[netip.Addr]answered
+	turned      time.Time
+}
+
+type answered struct {
+	first time.Time
+	back  bool
+}
+
+// answers notes that something left for an address.
+func (c *conversations) answers(to netip.Addr, at time.Time) {
+	if c.now == nil || at.Sub(c.turned) > answeredFor || len(c.now) >= mostAnswered {
+		c.now, c.before, c.turned = make(map[netip.Addr]answered), c.now, at
+	}
+	if _, ok := c.find(to); !ok {
+		c.now[to] = answered{first: at}
+	}
+}
+
+// find finds a sender, and keeps it.
+func (c *conversations) find(a netip.Addr) (answered, bool) {
+	if s, ok := c.now[a]; ok {
+		return s, true
+	}
+	s, ok := c.before[a]
+	if ok && len(c.now) < mostAnswered {
+		c.now[a] = s
+	}
+	return s, ok
+}
+
+// arrives notes that something came from an address, and reports whether that is proved.
+func (c *conversations) arrives(from netip.Addr, at time.Time) bool {
+	s, ok := c.find(from)
+	if ok && !s.back && at.Sub(s.first) >= comesBack {
+		s.back = true
+		c.now[from] = s
+	}
+	return s.back
+}
+
+// isAnswer reports whether a packet that leaves tells that this host takes its receiver for a partner: no SYN-ACK, which every SYN gets, no
+// reset, and no error.
+func isAnswer(s *suggest.Sample) bool {
+	switch s.Value[packet.Proto] {
+	case packet.ProtoTCP:
+		return s.Value[packet.Flags] != packet.FlagsNone && s.Value[packet.Flags]&(syn|rst) == 0
+	case packet.ProtoUDP:
+		return s.Value[packet.Fragment] != packet.FragmentLater
+	case packet.ProtoICMP, packet.ProtoICMPv6:
+		const echoReply4, echoReply6 = 0, 129
+		kind := s.Value[packet.ICMP] >> 8 & 0xff
+		return s.Value[packet.ICMP] != packet.ICMPNone && (kind == echoReply4 && s.Value[packet.ICMP] < packet.ICMPv6 || kind == echoReply6 && s.Value[packet.ICMP] >= packet.ICMPv6)
+	}
+	return true
+}
+
+// seen is a packet that came in the last moments.
+type seen struct {
+	suggest.Sample
+	at       time.Time
+	passed   bool
+	packets  float64 // that it stands for
+	standing standing
+	place    *load // the service that it went to; nil is none of those that are known
+}
+
+// The bounds of what is kept of the last moments.
+const (
+	windowTime = 2 * time.Second
+	mostSeen   = 8000
+)
+
+// window is what came in the last moments, the oldest first.
+type window struct{ list []seen }
+
+func (w *window) add(s seen) {
+	if len(w.list) >= mostSeen {
+		w.list = slices.Delete(w.list, 0, mostSeen/4)
+	}
+	w.list = append(w.list, s)
+}
+
+// since are the packets from a time on.
+func (w *window) since(at time.Time) []seen {
+	i, _ := slices.BinarySearchFunc(w.list, at, func(s seen, at time.Time) int { return s.at.Compare(at) })
+	return w.list[i:]
+}
+
+// forget drops what is older than windowTime.
+func (w *window) forget(now time.Time) {
+	if n := len(w.list) - len(w.since(now.Add(-windowTime))); n > 0 {
+		w.list = slices.Delete(w.list, 0, n)
+	}
+}
+
+// passing are the samples of a moment that passed, and how many packets a second they stand for.
+func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Sample, perSecond float64) {
+	for _, s := range w.since(now.Add(-span)) {
+		if s.passed {
+			list = append(list, s.Sample)
+			perSecond += s.packets / span.Seconds()
+		}
+	}
+	return list, perSecond
+}
+
+// familiar are the samples of senders that are no strangers, drawn evenly.
+func (w *window) familiar(most int) (list []suggest.Sample) {
+	for i := range w.list {
+		if w.list[i].standing > known {
+			list = append(list, w.list[i].Sample)
+		}
+	}
+	if len(list) <= most {
+		return list
+	}
+	drawn := make([]suggest.Sample, most)
+	for i := range drawn {
+		drawn[i] = list[i*len(list)/most]
+	}
+	return drawn
+}
+
+// sockets are the TCP connections that the kernel has, by both ends. They are listed again while something has risen.
+type sockets struct {
+	list map[datapath.Connection]bool
+	of   []datapath.Connection
+}
+
+// renew takes a list of the connections over.
+func (o *sockets) renew(connections []datapath.Connection) {
+	if len(connections) > 0 && len(o.of) > 0 && &connections[0] == &o.of[0] {
+		return
+	}
+	o.of, o.list = connections, make(map[datapath.Connection]bool, len(connections))
+	for _, c := range connections {
+		o.list[c] = true
+	}
+}
+
+// has reports whether a packet is of one of them.
+func (o *sockets) has(s *suggest.Sample) bool {
+	if len(o.list) == 0 || s.Value[packet.Proto] != packet.ProtoTCP || s.Value[packet.SPort] >= packet.PortUDP || s.Value[packet.DPort] >= packet.PortUDP {
+		return false
+	}
+	from := netip.AddrPortFrom(s.Src, uint16(s.Value[packet.SPort]))
+	to := netip.AddrPortFrom(s.Dst, uint16(s.Value[packet.DPort]))
+	return o.list[datapath.Connection{Client: from, Server: to}] || o.list[datapath.Connection{Client: to, Server: from}]
+}
+
+// standsFor is how many packets a sample stands for.
+func standsFor(s *sample.Sample, oneIn uint32) float64 {
+	if s.Stands > 0 {
+		return s.Stands
+	}
+	return float64(max(1, oneIn))
+}

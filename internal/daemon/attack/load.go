@@ -1,0 +1,132 @@
+package attack
+
+import (
+	"time"
+)
+
+// The times of a load.
+const (
+	tenth      = 100 * time.Millisecond
+	tenths     = 20 // that are kept: two seconds
+	oneSecond  = 10
+	riseTenths = 5  // above the bound on average, and
+	riseTicks  = 3  // so many times in a row, before it counts as risen
+	riseLeast  = 25 // samples in them: fewer say nothing
+
+	hoursOfWeek = 168
+	hourMemory  = 3600 // seconds of an hour of the week that its rate is the mean of, older ones less and less
+	ratioMemory = 600  // likewise, of the share that is answered
+)
+
+// load is what comes to one place, by samples: to a service, or to the whole host. Its rate in quiet times is known by the last minutes and by
+// the hour of the week, and so is how much leaves in answer.
+type load struct {
+	name string
+	rate rate
+
+	at       int64           // the tenth of the latest packet
+	in, out  [tenths]float64 // packets of each tenth, by the samples that stand for them
+	familiar [tenths]float64 // of those that came: from senders that are no strangers
+	samples  [tenths]int     // of those that came
+	hours    [hoursOfWeek]float64
+	usualIn  float64 // packets of quiet seconds, with the weight of ratioMemory,
+	usualOut float64 // those that left,
+	usualOld float64 // and those that came from senders that are no strangers
+
+	high    int       // ticks in a row above the bound
+	risen   time.Time // since when; zero: it has not
+	crowded time.Time // when it was last told that a crowd is here
+}
+
+// move begins the tenths up to now.
+func (l *load) move(now time.Time) int {
+	to := now.UnixMilli() / tenth.Milliseconds()
+	for l.at = max(l.at, to-tenths); l.at < to; {
+		l.at++
+		i := l.at % tenths
+		l.in[i], l.out[i], l.familiar[i], l.samples[i] = 0, 0, 0, 0
+	}
+	return int(to % tenths)
+}
+
+// arrives notes a sample.
+func (l *load) arrives(now time.Time, packets float64, familiar bool) {
+	i := l.move(now)
+	l.in[i] += packets
+	l.samples[i]++
+	if familiar {
+		l.familiar[i] += packets
+	}
+}
+
+func (l *load) leaves(now time.Time, packets float64) { l.out[l.move(now)] += packets }
+
+// last sums the last tenths, without the one that goes on.
+func last[T int | float64](l *load, of *[tenths]T, n int) (sum T) {
+	for i := range int64(n) {
+		sum += of[(l.at-1-i+2*tenths)%tenths]
+	}
+	return sum
+}
+
+// perSecond is the rate of the last tenths.
+func (l *load) perSecond(of *[tenths]float64, n int) float64 {
+	return last(l, of, n) / (time.Duration(n) * tenth).Seconds()
+}
+
+// hour is that of the week.
+func hour(now time.Time) int { return int(now.Weekday())*24 + now.Hour() }
+
+// level is the usual rate and the bound above which it has risen: by the last minutes, or by the hour of the week when that is more.
+func (l *load) level(now time.Time) (usual, bound float64) {
+	usual, bound = l.rate.level()
+	if at := l.hours[hour(now)]; at > usual {
+		usual, bound = at, max(bound, factor*at)
+	}
+	return usual, bound
+}
+
+// tick looks whether the load has risen, and reports it while it lasts.
+func (l *load) tick(now time.Time) bool {
+	l.move(now)
+	_, bound := l.level(now)
+	if last(l, &l.samples, riseTenths) < riseLeast || l.perSecond(&l.in, riseTenths) <= bound {
+		l.high, l.risen = 0, time.Time{}
+		return false
+	}
+	if l.high++; l.high == riseTicks {
+		l.risen = now
+	}
+	return l.high >= riseTicks
+}
+
+// second takes a second of a load that has no attack, or one that goes on. The packets are those that were counted, or that samples stand for.
+func (l *load) second(now time.Time, packets float64) change {
+	turn := l.rate.add(packets)
+	if turn == nothing && l.rate.bound == 0 && l.rate.above == 0 {
+		l.learn(now, packets)
+	}
+	return turn
+}
+
+// learn notes a quiet second.
+func (l *load) learn(now time.Time, in float64) {
+	at := &l.hours[hour(now)]
+	if *at == 0 {
+		*at = in
+	}
+	*at += (in - *at) / hourMemory
+	const keeps = 1 - 1.0/ratioMemory
+	l.usualIn = keeps*l.usualIn + in
+	l.usualOut = keeps*l.usualOut + l.perSecond(&l.out, oneSecond)
+	l.usualOld = keeps*l.usualOld + l.perSecond(&l.familiar, oneSecond)
+}
+
+// ratios are how many packets leave for each that arrives in quiet times, and how many of these are from senders that are no strangers;
+// false while that is not known.
+func (l *load) ratios() (out, familiar float64, learned bool) {
+	if l.usualIn < leastSeconds {
+		return 1, 1, false
+	}
+	return l.usualOut / l.usualIn, l.usualOld / l.usualIn, true
+}

@@ -1,0 +1,128 @@
+package attack
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+// This file keeps what quiet times are like, for the daemon that starts next.
+
+// usual is what a daemon that starts knows of the times before.
+type usual struct {
+	Seconds  []float64           `json:"seconds"`            // packets of quiet ones
+	Hours    []float64           `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
+	Services map[string]usualFor `json:"services,omitempty"` // by the port, as packet.DPort has it
+}
+
+// usualFor is that of a service.
+type usualFor struct {
+	Name     string    `json:"name"`
+	Seconds  []float64 `json:"seconds"`
+	Hours    []float64 `json:"hours"`
+	In       float64   `json:"in"`
+	Out      float64   `json:"out"`
+	Familiar float64   `json:"familiar"`
+}
+
+func rounded(list []float64) []float64 {
+	out := make([]float64, len(list))
+	for i, v := range list {
+		out[i] = math.Round(10*v) / 10
+	}
+	return out
+}
+
+// keepUsual writes what quiet times are like.
+func (w *Watcher) keepUsual() {
+	w.kept = w.at
+	total := w.traffic.total
+	u := usual{Seconds: total.rate.usual, Hours: rounded(total.hours[:]), Services: map[string]usualFor{}}
+	for p, l := range w.traffic.services {
+		u.Services[strconv.Itoa(int(p))] = usualFor{l.name, rounded(l.rate.usual), rounded(l.hours[:]), l.usualIn, l.usualOut, l.usualOld}
+	}
+	err := w.store.writeJSON(usualName, u)
+	if len(w.learned.samples) >= leastBaseline {
+		err = errors.Join(err, w.store.writePackets(baselineName, w.learned.samples))
+	}
+	if err != nil {
+		w.fail(err)
+	}
+}
+
+// take has a load know the times before. What a file has that cannot be is left out.
+func (l *load) take(seconds, hours []float64) {
+	l.rate.usual = seconds[max(0, len(seconds)-usualSeconds):]
+	if len(hours) == hoursOfWeek {
+		copy(l.hours[:], hours)
+	}
+}
+
+// begin takes up what the daemon before has written: the usual rates, the baseline, and an attack that went on a moment ago.
+func (w *Watcher) begin(d policy.Detect) {
+	w.kept = time.Now()
+	w.store.clean()
+	w.traffic = newTraffic(d.Least, d.Quiet)
+	var before usual
+	if err := w.store.readJSON(usualName, &before); err == nil {
+		w.traffic.total.take(before.Seconds, before.Hours)
+		for text, u := range before.Services {
+			number, err := strconv.Atoi(text)
+			if err != nil || !isService(port(number)) || len(w.traffic.services) >= mostServices {
+				continue
+			}
+			l := newLoad(u.Name, d.Least, d.Quiet)
+			l.take(u.Seconds, u.Hours)
+			l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
+			w.traffic.services[port(number)] = l
+		}
+	}
+	w.learned.samples = w.store.packets(baselineName)
+	w.learned.seen = len(w.learned.samples)
+	if good, err := w.good(); err == nil {
+		w.traffic.knows(good)
+	}
+	w.resume()
+}
+
+// resume takes up the latest attack when it had not ended, or ends it when that is too long ago.
+func (w *Watcher) resume() {
+	list, err := w.store.List()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	for _, s := range list {
+		r, err := w.store.Report(s.ID)
+		if err != nil || r.Ended != nil {
+			continue
+		}
+		if w.now == nil && time.Since(r.Updated) < resumeWithin && len(w.traffic.total.rate.usual) >= leastSeconds {
+			c := newCollecting(*r, w.databases)
+			c.resume(w.store.packets(r.ID + captureFile))
+			for _, l := range w.traffic.loads() {
+				for _, part := range r.Parts {
+					if part.At == l.name {
+						l.rate.begin(part.Bound)
+						c.joined = append(c.joined, &joined{l, part})
+					}
+				}
+			}
+			if len(c.joined) == 0 { // of a version before, or of a service that is not known any more
+				w.traffic.total.rate.begin(r.Bound)
+				c.join(w.traffic.total, Attack, Facts{At: w.traffic.total.name, Usual: r.Usual})
+			}
+			w.now = c
+			w.show()
+			continue
+		}
+		end := r.last()
+		r.Ended, r.Note = &end, "nobody saw its end: the daemon did not run"
+		if err := w.store.save(r, nil); err != nil {
+			w.fail(err)
+		}
+	}
+}
