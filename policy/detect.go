@@ -78,6 +78,11 @@ func readMax(text string) (int, *flaw) {
 	return int(n), f
 }
 
+// UsualDetect is `detect` with `auto`, of which nothing else is said.
+func UsualDetect() Detect {
+	return Detect{On: true, Least: usualLeast, Quiet: usualQuiet, Auto: Auto{usualCollateral, usualFor, usualMax}}
+}
+
 // detect reads how the daemon looks for attacks. It needs samples of the traffic.
 func (p place) detect(to *Policy, v *node) {
 	p = p.in("detect")

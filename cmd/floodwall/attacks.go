@@ -95,6 +95,7 @@ func (e *env) printAttack(r *attack.Report) {
 	e.Println("usual are %s packets/s; above %s it is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound))
 	e.Println("dropped %s packets, %s bytes", wording.Count(int(r.Dropped.Packets)), wording.Count(int(r.Dropped.Bytes)))
 	e.Println("passed %s packets, %s bytes, legitimate ones included", wording.Count(int(r.Passed.Packets)), wording.Count(int(r.Passed.Bytes)))
+	e.printAttackFacts(r)
 	if r.Note != "" {
 		e.Println("note: %s", r.Note)
 	}
@@ -122,6 +123,25 @@ func (e *env) printAttack(r *attack.Report) {
 			e.Text(strings.Join(part.Lines(), "\n") + "\n")
 		}
 	}
+	e.printSteps(r)
+	e.printSuggested(r.Suggestion)
+}
+
+// printAttackFacts prints where an attack is, what decided that it is one, when what was done, and what helps.
+func (e *env) printAttackFacts(r *attack.Report) {
+	for _, p := range r.Parts {
+		e.Println("%s: %s", p.Verdict, p.Text())
+	}
+	if t := r.Times.Text(); t != "" {
+		e.Println("after its first packet: %s", t)
+	}
+	for _, a := range r.Advice {
+		e.Println("advice: %s", a)
+	}
+}
+
+// printSteps prints what was done with automatic rules.
+func (e *env) printSteps(r *attack.Report) {
 	if len(r.Steps) > 0 {
 		e.Println("")
 	}
@@ -131,7 +151,6 @@ func (e *env) printAttack(r *attack.Report) {
 			e.Println("  - %s", s.Text)
 		}
 	}
-	e.printSuggested(r.Suggestion)
 }
 
 // printSuggested prints rules as they stand in a policy.

@@ -8,7 +8,7 @@ import (
 
 // commands make the commands, in the order in which help lists them: those that read, those that change, and those that other programs have.
 var commands = []func(*env) *cobra.Command{
-	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
+	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand, replayCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
 	schemaCommand, unitFilesCommand, daemonCommand, joinCommand, leaveCommand, fleetCommand,

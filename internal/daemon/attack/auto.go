@@ -21,10 +21,11 @@ const Automatic = "auto"
 
 // What an automatic rule is measured by.
 const (
-	observeFor   = 500 * time.Millisecond // for which a rule only counts before it may drop,
+	observeFor   = 300 * time.Millisecond // for which a rule only counts before it may drop,
 	observeMost  = 10 * time.Second       // and after which it goes when nothing tells for it
 	leastMatched = 0.05                   // share of the samples that a rule must match to drop, and
 	leastLive    = 50                     // so many samples, without which nothing is known
+	leastHarmed  = 3                      // samples of known senders, from which on a rule harms: fewer may be a reflector that was answered
 	leastKnown   = 20                     // samples of known sources, without which only the baseline tells of the harm
 	idleFor      = 5 * time.Second        // without a match, after which a rule makes place for another one
 	extendBefore = 30 * time.Second       // its end a rule is extended that still matches the attack
@@ -100,7 +101,7 @@ const (
 func (t *tally) judge(drops bool, lasted time.Duration, most float64) (judgement, string) {
 	harm := suggest.ShareOf(t.harmed, t.known)
 	switch {
-	case t.harmed > 0 && harm.Low > most:
+	case t.harmed >= leastHarmed && harm.Low > most:
 		return goes, fmt.Sprintf("it matches %d of %d samples from sources that were here before the attack", t.harmed, t.known)
 	case drops || lasted < observeFor:
 		return stays, ""
@@ -128,7 +129,7 @@ func (a *automatic) see(s *seen) {
 		if matches {
 			r.matched = s.at
 		}
-		r.live.add(matches, s.standing > stranger)
+		r.live.add(matches, s.standing >= known)
 	}
 }
 
@@ -155,7 +156,7 @@ func tests(line string) string {
 
 // propose takes suggested rules up, as far as the bounds allow. A rule of which it is not sure, by the baseline, that it spares legitimate
 // traffic is not taken. Nor is one that a crowd of newcomers could match, a connection that the kernel has, or what this host answers.
-func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections, answered func(*suggest.Signature) float64) error {
+func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections, answered func(*suggest.Signature) float64, proven func(text string) bool) error {
 	for _, s := range rules {
 		if a.rejected[tests(s.Text)] || s.Collateral == nil || s.Collateral.High > bounds.Collateral {
 			continue
@@ -180,11 +181,19 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: observing(s.Text), Began: now.UTC(), Why: why,
 		}}
 		r.Last(now, bounds.For)
-		r.did(now, Observes, why)
+		if proven(s.Text) { // it has observed before
+			r.Rule, r.dropsIt = dropping(s.Text), true
+			r.did(now, Drops, why)
+		} else {
+			r.did(now, Observes, why)
+		}
 		a.rules = append(a.rules, r)
 	}
 	return nil
 }
+
+// dropping is a rule that drops.
+func dropping(text string) string { return strings.ReplaceAll(text, ", observe: true", "") }
 
 // observing is a rule that observes.
 func observing(text string) string {
@@ -256,7 +265,7 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 			a.gone = append(a.gone, Step{now.UTC(), r.Name, Removed, r.Rule, why})
 			continue
 		case verdict == promoted:
-			r.Rule, r.dropsIt = strings.ReplaceAll(r.Rule, ", observe: true", ""), true
+			r.Rule, r.dropsIt = dropping(r.Rule), true
 			r.Last(now, bounds.For)
 			r.did(now, Drops, why)
 		case r.dropsIt && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
@@ -289,10 +298,10 @@ func (w *Watcher) automate(ctx context.Context) {
 		there[t.Name] = true
 	}
 	a.review(w.at, w.read, w.settings.Auto, there, open)
-	if s := w.now.report.Suggestion; s != nil && s != w.proposed {
+	if s := w.now.report.Suggestion; s != nil && s != w.proposed && w.now.attacked() {
 		w.proposed = s
 		answered := func(s *suggest.Signature) float64 { return w.traffic.answeredShare(s, w.at) }
-		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open, answered); err != nil {
+		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open, answered, w.proven); err != nil {
 			w.fail(err)
 		}
 	}
@@ -319,7 +328,7 @@ func (w *Watcher) carryOut(ctx context.Context, a *automatic) {
 	a.gone = nil
 	for _, r := range a.rules {
 		if r.step != nil {
-			r.put = time.Now()
+			r.put = w.clock()
 		}
 		if r.step != nil && r.step.Did == Drops {
 			w.now.again() // what others pass
@@ -358,7 +367,7 @@ func (w *Watcher) mine() (list []manifest.Temporary) {
 
 // putAutomatic has the kernel hold the rules as they are to be.
 func (w *Watcher) putAutomatic(ctx context.Context, a *automatic) error {
-	return w.host.ChangeTemporaryOf(ctx, Automatic, func([]manifest.Temporary) ([]manifest.Temporary, error) {
+	return w.change(ctx, func([]manifest.Temporary) ([]manifest.Temporary, error) {
 		var list []manifest.Temporary
 		for _, r := range a.rules {
 			list = append(list, r.Temporary)
@@ -370,9 +379,9 @@ func (w *Watcher) putAutomatic(ctx context.Context, a *automatic) error {
 // removeAutomatic removes all automatic rules.
 func (w *Watcher) removeAutomatic(ctx context.Context, why string) {
 	var gone []Step
-	err := w.host.ChangeTemporaryOf(ctx, Automatic, func(own []manifest.Temporary) ([]manifest.Temporary, error) {
+	err := w.change(ctx, func(own []manifest.Temporary) ([]manifest.Temporary, error) {
 		for _, t := range own {
-			gone = append(gone, Step{time.Now().UTC(), t.Name, Removed, t.Rule, why})
+			gone = append(gone, Step{w.clock().UTC(), t.Name, Removed, t.Rule, why})
 		}
 		return nil, nil
 	})
@@ -411,7 +420,7 @@ const (
 func (w *Watcher) open() ([]datapath.Connection, error) {
 	if !w.at.Before(w.listed) {
 		begin := time.Now()
-		w.connections, w.listErr = datapath.Open()
+		w.connections, w.listErr = w.list()
 		w.listed = w.at.Add(max(openEvery, listShare*time.Since(begin)))
 	}
 	return w.connections, w.listErr

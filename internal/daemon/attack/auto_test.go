@@ -55,7 +55,7 @@ func (a *autoTest) connections() ([]datapath.Connection, error) { return a.open,
 
 func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	a.Helper()
-	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }); err != nil {
+	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }, func(string) bool { return false }); err != nil {
 		a.Fatal(err)
 	}
 	for _, r := range a.rules {
@@ -279,7 +279,7 @@ func TestAutomaticClock(t *testing.T) {
 			t.Run(fmt.Sprintf("by %v, adopted %t", by, adopted), func(t *testing.T) {
 				a := newAutoTest(t)
 				a.bounds.For = left
-				if err := a.automatic.propose([]suggest.Rule{rule(123, 0)}, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }); err != nil {
+				if err := a.automatic.propose([]suggest.Rule{rule(123, 0)}, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }, func(string) bool { return false }); err != nil {
 					t.Fatal(err)
 				}
 				a.rules[0].step = nil

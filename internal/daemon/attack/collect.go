@@ -101,6 +101,11 @@ func (c *collecting) parts() {
 	}
 }
 
+// attacked reports whether any part is an attack for certain.
+func (c *collecting) attacked() bool {
+	return slices.ContainsFunc(c.joined, func(j *joined) bool { return j.Verdict == Attack })
+}
+
 // calm reports whether the last second was a quiet one, which is none of the attack's own: a pause, or the time after it.
 func (c *collecting) calm() bool {
 	return len(c.joined) > 0 && !slices.ContainsFunc(c.joined, func(j *joined) bool { return j.load.rate.bound > 0 && !j.load.rate.calm() })

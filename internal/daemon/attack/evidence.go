@@ -16,8 +16,9 @@ type standing uint8
 
 const (
 	stranger standing = iota
+	asked             // this host has answered it a moment ago: whether it gets the answers is not known yet
 	known             // it was here in quiet times
-	proved            // this host has answered it, and it went on half a second later or more: it gets the answers
+	proved            // this host answers it, and it went on half a second later or more: it gets the answers
 	open              // the kernel has this TCP connection
 )
 
@@ -26,32 +27,40 @@ const (
 	comesBack    = 500 * time.Millisecond // after an answer: who goes on then gets it. A forged sender does so by chance
 	mostAnswered = 1 << 15                // senders of each of two generations
 	answeredFor  = time.Minute            // at least, unless there are more of them
+	leastAnswers = 0.2                    // packets that leave for one that comes: a reflector that hits the port of a service is answered now and then
 )
 
 // conversations knows whom this host answers, and who of them went on after that. It is written to by what leaves alone: forged packets
 // that this host does not answer add nothing, and those that it answers do not make their senders proved.
 type conversations struct {
-	now, before map[netip.Addr]answered
+	now, before map[netip.Addr]*answered
 	turned      time.Time
 }
 
 type answered struct {
-	first time.Time
-	back  bool
+	first   time.Time
+	back    bool
+	in, out float32 // packets since then
 }
 
-// answers notes that something left for an address.
-func (c *conversations) answers(to netip.Addr, at time.Time) {
+// proved reports whether a sender gets the answers, and whether these are for most of what it sends.
+func (a *answered) proved() bool { return a.back && a.out >= leastAnswers*a.in }
+
+// answers notes that packets left for an address.
+func (c *conversations) answers(to netip.Addr, at time.Time, packets float64) {
 	if c.now == nil || at.Sub(c.turned) > answeredFor || len(c.now) >= mostAnswered {
-		c.now, c.before, c.turned = make(map[netip.Addr]answered), c.now, at
+		c.now, c.before, c.turned = make(map[netip.Addr]*answered), c.now, at
 	}
-	if _, ok := c.find(to); !ok {
-		c.now[to] = answered{first: at}
+	s, ok := c.find(to)
+	if !ok {
+		s = &answered{first: at}
+		c.now[to] = s
 	}
+	s.out += float32(packets)
 }
 
 // find finds a sender, and keeps it.
-func (c *conversations) find(a netip.Addr) (answered, bool) {
+func (c *conversations) find(a netip.Addr) (*answered, bool) {
 	if s, ok := c.now[a]; ok {
 		return s, true
 	}
@@ -62,14 +71,15 @@ func (c *conversations) find(a netip.Addr) (answered, bool) {
 	return s, ok
 }
 
-// arrives notes that something came from an address, and reports whether that is proved.
-func (c *conversations) arrives(from netip.Addr, at time.Time) bool {
+// arrives notes that packets came from an address, and reports whether this host has answered it before, and whether it is proved.
+func (c *conversations) arrives(from netip.Addr, at time.Time, packets float64) (answered, proved bool) {
 	s, ok := c.find(from)
-	if ok && !s.back && at.Sub(s.first) >= comesBack {
-		s.back = true
-		c.now[from] = s
+	if !ok {
+		return false, false
 	}
-	return s.back
+	s.in += float32(packets)
+	s.back = s.back || at.Sub(s.first) >= comesBack
+	return true, s.proved()
 }
 
 // isAnswer reports whether a packet that leaves tells that this host takes its receiver for a partner: no SYN-ACK, which every SYN gets, no
@@ -129,8 +139,9 @@ func (w *window) forget(now time.Time) {
 
 // passing are the samples of a moment that passed, and how many packets a second they stand for.
 func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Sample, perSecond float64) {
-	for _, s := range w.since(now.Add(-span)) {
-		if s.passed {
+	recent := w.since(now.Add(-span))
+	for i := range recent {
+		if s := &recent[i]; s.passed {
 			list = append(list, s.Sample)
 			perSecond += s.packets / span.Seconds()
 		}
@@ -141,7 +152,7 @@ func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Samp
 // familiar are the samples of senders that are no strangers, drawn evenly.
 func (w *window) familiar(most int) (list []suggest.Sample) {
 	for i := range w.list {
-		if w.list[i].standing > known {
+		if w.list[i].standing >= proved {
 			list = append(list, w.list[i].Sample)
 		}
 	}

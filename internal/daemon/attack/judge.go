@@ -39,6 +39,7 @@ type Facts struct {
 	Usual    float64  `json:"usual"`              // in quiet times
 	Answered *float64 `json:"answered,omitempty"` // the share of what is more than that which is answered as usual; nil: not known
 	Familiar float64  `json:"familiar"`           // the share of it from senders that are no strangers
+	Asked    float64  `json:"asked,omitempty"`    // the share of all from senders that were answered a moment ago
 	Scan     bool     `json:"scan,omitempty"`     // one sender sends most of it to many ports
 }
 
@@ -47,7 +48,7 @@ func (t *traffic) facts(l *load, now time.Time) Facts {
 	l.move(now)
 	usual, _ := l.level(now)
 	in, out := l.perSecond(&l.in, riseTenths), l.perSecond(&l.out, riseTenths)
-	f := Facts{At: l.name, Packets: in, Usual: usual, Scan: t.scans(l, now)}
+	f := Facts{At: l.name, Packets: in, Usual: usual, Asked: t.asked(l, now), Scan: t.scans(l, now)}
 	if len(l.rate.usual) < leastSeconds {
 		usual = 0
 	}
@@ -59,6 +60,23 @@ func (t *traffic) facts(l *load, now time.Time) Facts {
 		f.Answered = &answered
 	}
 	return f
+}
+
+// asked is the share of what comes to a load from senders that were answered a moment ago.
+func (t *traffic) asked(l *load, now time.Time) float64 {
+	all, asks := 0.0, 0.0
+	list := t.window.since(now.Add(-riseTenths * tenth))
+	for i := range list {
+		s := &list[i]
+		if l != t.total && s.place != l {
+			continue
+		}
+		all += s.packets
+		if s.standing == asked {
+			asks += s.packets
+		}
+	}
+	return asks / max(1, all)
 }
 
 func share01(v float64) float64 { return min(1, max(0, v)) }
@@ -73,8 +91,10 @@ func (t *traffic) scans(l *load, now time.Time) bool {
 		ports   map[uint32]bool
 	}
 	by, all, most := map[string]*sent{}, 0, (*sent)(nil)
-	for _, s := range t.window.since(now.Add(-riseTenths * tenth)) {
-		if s.standing > known || l == t.other && s.place != l {
+	list := t.window.since(now.Add(-riseTenths * tenth))
+	for i := range list {
+		s := &list[i]
+		if s.standing >= known || l == t.other && s.place != l {
 			continue
 		}
 		all++
@@ -103,6 +123,8 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 		return Scan
 	case f.Familiar >= leastAnswered, answered >= leastAnswered && f.Familiar >= leastBack:
 		return Crowd
+	case risen < unclearFor && f.Asked >= mostBack:
+		return ""
 	case answered <= fewAnswered && f.Familiar <= mostBack:
 		return Attack
 	case risen < unclearFor:
@@ -111,8 +133,8 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 	return Unclear
 }
 
-// text says what decided.
-func (f *Facts) text() string {
+// Text says what decided.
+func (f *Facts) Text() string {
 	answered := "nobody sees whether it is answered"
 	if f.Answered != nil {
 		answered = fmt.Sprintf("%.0f%% of it is answered as usual", 100**f.Answered)

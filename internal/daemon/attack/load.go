@@ -18,6 +18,17 @@ const (
 	ratioMemory = 600  // likewise, of the share that is answered
 )
 
+// mean is that of seconds of an hour of the week.
+type mean struct {
+	Mean    float64 `json:"mean"`
+	Seconds int     `json:"seconds"`
+}
+
+func (m *mean) add(v float64) {
+	m.Seconds = min(m.Seconds+1, hourMemory)
+	m.Mean += (v - m.Mean) / float64(m.Seconds)
+}
+
 // load is what comes to one place, by samples: to a service, or to the whole host. Its rate in quiet times is known by the last minutes and by
 // the hour of the week, and so is how much leaves in answer.
 type load struct {
@@ -28,7 +39,7 @@ type load struct {
 	in, out  [tenths]float64 // packets of each tenth, by the samples that stand for them
 	familiar [tenths]float64 // of those that came: from senders that are no strangers
 	samples  [tenths]int     // of those that came
-	hours    [hoursOfWeek]float64
+	hours    [hoursOfWeek]mean
 	usualIn  float64 // packets of quiet seconds, with the weight of ratioMemory,
 	usualOut float64 // those that left,
 	usualOld float64 // and those that came from senders that are no strangers
@@ -80,7 +91,7 @@ func hour(now time.Time) int { return int(now.Weekday())*24 + now.Hour() }
 // level is the usual rate and the bound above which it has risen: by the last minutes, or by the hour of the week when that is more.
 func (l *load) level(now time.Time) (usual, bound float64) {
 	usual, bound = l.rate.level()
-	if at := l.hours[hour(now)]; at > usual {
+	if at := l.hours[hour(now)].Mean; at > usual {
 		usual, bound = at, max(bound, factor*at)
 	}
 	return usual, bound
@@ -111,11 +122,7 @@ func (l *load) second(now time.Time, packets float64) change {
 
 // learn notes a quiet second.
 func (l *load) learn(now time.Time, in float64) {
-	at := &l.hours[hour(now)]
-	if *at == 0 {
-		*at = in
-	}
-	*at += (in - *at) / hourMemory
+	l.hours[hour(now)].add(in)
 	const keeps = 1 - 1.0/ratioMemory
 	l.usualIn = keeps*l.usualIn + in
 	l.usualOut = keeps*l.usualOut + l.perSecond(&l.out, oneSecond)

@@ -86,6 +86,20 @@ type Suggestion struct {
 	Collateral *suggest.Harm `json:"collateral,omitempty"` // of the baseline
 }
 
+// Text lists them; "" when there are none.
+func (t Times) Text() string {
+	var list []string
+	for _, step := range []struct {
+		name string
+		at   float64
+	}{{"named", t.Named}, {"rule suggested", t.Suggested}, {"dropped", t.Dropped}} {
+		if step.at > 0 {
+			list = append(list, fmt.Sprintf("%s %.1f s", step.name, step.at))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
 // Summary is a report in a list.
 type Summary struct {
 	ID      string         `json:"id"`

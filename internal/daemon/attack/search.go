@@ -19,7 +19,7 @@ const (
 	mostSearches = 5                       // where the daemon adds no rules by itself,
 	searchEvery  = 30 * time.Second        // at least between two of these
 	searchAgain  = 400 * time.Millisecond  // and between the others; each that finds nothing new doubles it,
-	searchLater  = 6400 * time.Millisecond // up to this
+	searchLater  = 3200 * time.Millisecond // up to this
 	leastReturns = 0.05                    // share of what passes that a rule of before must match to come back
 	mostEarlier  = 32
 )
@@ -64,7 +64,11 @@ func (w *Watcher) search() {
 		return
 	}
 	attack, _ := w.traffic.window.passing(w.at, searchSpan)
-	if len(attack) < leastPassed || len(w.now.joined) > 0 && !w.now.passesTooMuch(w.traffic.window.since(w.at.Add(-searchSpan)), searchSpan) {
+	if len(attack) < leastPassed {
+		return
+	}
+	if len(w.now.joined) > 0 && !w.now.passesTooMuch(w.traffic.window.since(w.at.Add(-searchSpan)), searchSpan) {
+		w.now.again() // what passes next is new
 		return
 	}
 	quiet, err := w.good()
@@ -122,6 +126,11 @@ func (w *Watcher) returning(attack, good []suggest.Sample) (list []suggest.Rule,
 	return list, nil
 }
 
+// proven reports whether a rule has dropped before.
+func (w *Watcher) proven(text string) bool {
+	return slices.ContainsFunc(w.earlier, func(t string) bool { return tests(t) == tests(text) })
+}
+
 // remember has an automatic rule be known for later attacks.
 func (w *Watcher) remember(text string) {
 	w.earlier = slices.DeleteFunc(w.earlier, func(t string) bool { return tests(t) == tests(text) })
@@ -143,6 +152,7 @@ func (w *Watcher) suggest(rules []suggest.Rule, attack, good []suggest.Sample) {
 	}
 	first := r.Suggestion == nil
 	if !first && slices.EqualFunc(r.Suggestion.Rules, rules, func(a, b suggest.Rule) bool { return tests(a.Text) == tests(b.Text) }) {
+		w.proposed = nil // what spoke against one of them may be over
 		return
 	}
 	w.now.again()

@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -15,13 +14,13 @@ import (
 
 // The bounds of the services that are known by their traffic.
 const (
-	mostServices  = 64
-	newServices   = 64    // ports that are counted at a time, to find those that are services
-	serviceShare  = 0.005 // of what leaves in quiet times leaves from a port that counts as a service, or so
-	serviceLeast  = 2.0   // many packets a second
-	findServices  = 5 * time.Second
-	mostFamiliar  = 1000 // senders' samples that rules are held against beside the baseline
-	firstEphemera = 32768
+	mostServices = 64
+	newServices  = 64    // ports that are counted at a time, to find those that are services
+	serviceShare = 0.005 // of what leaves in quiet times leaves from a port that counts as a service,
+	serviceLeast = 2.0   // and so many packets a second
+	findServices = 5 * time.Second
+	mostFamiliar = 1000  // samples of proved senders, which rules are held against beside the baseline
+	firstClient  = 32768 // ports from here on are those of clients (net.ipv4.ip_local_port_range)
 )
 
 // port is where a service is: a value of packet.DPort.
@@ -99,10 +98,10 @@ func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 		t.leaves(&s, packets, now)
 		return nil
 	}
-	e := seen{Sample: s, at: now, passed: p.Verdict == ir.Pass.String(), packets: packets, place: t.place(&s), standing: t.standing(&s, now)}
+	e := seen{Sample: s, at: now, passed: p.Verdict == ir.Pass.String(), packets: packets, place: t.place(&s), standing: t.standing(&s, now, packets)}
 	t.window.add(e)
 	for _, l := range []*load{e.place, t.total} {
-		l.arrives(now, packets, e.standing > stranger)
+		l.arrives(now, packets, e.standing >= known)
 	}
 	if e.place != t.other && p.Reason != "" && e.place.name == port(s.Value[packet.DPort]).String() && e.passed && p.Reason != "default" {
 		e.place.name = p.Reason // the service or rule of the policy that passes it
@@ -116,7 +115,7 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	if !isAnswer(s) {
 		return
 	}
-	t.conversations.answers(sender(s.Dst), now)
+	t.conversations.answers(sender(s.Dst), now, packets)
 	from := port(s.Value[packet.SPort])
 	l := t.services[from]
 	if l == nil {
@@ -135,9 +134,9 @@ func sender(a netip.Addr) netip.Addr {
 }
 
 // standing is what is known of the sender of a packet that arrived.
-func (t *traffic) standing(s *suggest.Sample, now time.Time) standing {
+func (t *traffic) standing(s *suggest.Sample, now time.Time, packets float64) standing {
 	from := s.Sender()
-	back := t.conversations.arrives(from, now)
+	answered, back := t.conversations.arrives(from, now, packets)
 	switch {
 	case t.sockets.has(s):
 		return open
@@ -145,6 +144,8 @@ func (t *traffic) standing(s *suggest.Sample, now time.Time) standing {
 		return proved
 	case t.known[from]:
 		return known
+	case answered:
+		return asked
 	}
 	return stranger
 }
@@ -160,6 +161,7 @@ func (t *traffic) discover(now time.Time) {
 		for _, c := range t.leaving.Top(mostServices) {
 			perSecond := float64(c.Least()) * t.weight / span.Seconds()
 			if len(t.services) < mostServices && isService(c.Key) && perSecond >= serviceLeast && float64(c.Least()) >= serviceShare*all {
+				t.other = newLoad(t.other.name, uint64(t.other.rate.least), t.other.rate.quiet) // it had the packets of the service
 				t.services[c.Key] = newLoad(c.Key.String(), uint64(t.total.rate.least), t.total.rate.quiet)
 			}
 		}
@@ -173,18 +175,20 @@ func isService(p port) bool {
 	if p >= packet.PortUDP {
 		number -= packet.PortUDP
 	}
-	return p < packet.PortNone && number > 0 && number < firstEphemera
+	return p < packet.PortNone && number > 0 && number < firstClient
 }
 
 // tick looks which loads have risen.
 func (t *traffic) tick(now time.Time, connections func() ([]datapath.Connection, error)) (risen []*load) {
 	t.window.forget(now)
+	rising := false
 	for _, l := range t.loads() {
 		if l.tick(now) {
 			risen = append(risen, l)
 		}
+		rising = rising || l.high > 0
 	}
-	if len(risen) > 0 {
+	if rising {
 		if list, err := connections(); err == nil { // who asks for a rule is told of the error
 			t.sockets.renew(list)
 		}
@@ -224,15 +228,6 @@ func (t *traffic) knows(quiet []suggest.Sample) {
 	for i := range quiet {
 		t.known[quiet[i].Sender()] = true
 	}
-}
-
-// describe is a load in words.
-func (l *load) describe(usual float64) string {
-	now := l.perSecond(&l.in, riseTenths)
-	if usual < 1 {
-		return fmt.Sprintf("%s, %.0f packets/s", l.name, now)
-	}
-	return fmt.Sprintf("%s, %.0f times its usual rate", l.name, now/usual)
 }
 
 // portOf is the port of a service; false where the load is of none.

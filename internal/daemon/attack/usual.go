@@ -14,7 +14,7 @@ import (
 // usual is what a daemon that starts knows of the times before.
 type usual struct {
 	Seconds  []float64           `json:"seconds"`            // packets of quiet ones
-	Hours    []float64           `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
+	Hours    []mean              `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
 	Services map[string]usualFor `json:"services,omitempty"` // by the port, as packet.DPort has it
 }
 
@@ -22,7 +22,7 @@ type usual struct {
 type usualFor struct {
 	Name     string    `json:"name"`
 	Seconds  []float64 `json:"seconds"`
-	Hours    []float64 `json:"hours"`
+	Hours    []mean    `json:"hours"`
 	In       float64   `json:"in"`
 	Out      float64   `json:"out"`
 	Familiar float64   `json:"familiar"`
@@ -40,9 +40,9 @@ func rounded(list []float64) []float64 {
 func (w *Watcher) keepUsual() {
 	w.kept = w.at
 	total := w.traffic.total
-	u := usual{Seconds: total.rate.usual, Hours: rounded(total.hours[:]), Services: map[string]usualFor{}}
+	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Services: map[string]usualFor{}}
 	for p, l := range w.traffic.services {
-		u.Services[strconv.Itoa(int(p))] = usualFor{l.name, rounded(l.rate.usual), rounded(l.hours[:]), l.usualIn, l.usualOut, l.usualOld}
+		u.Services[strconv.Itoa(int(p))] = usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld}
 	}
 	err := w.store.writeJSON(usualName, u)
 	if len(w.learned.samples) >= leastBaseline {
@@ -54,7 +54,7 @@ func (w *Watcher) keepUsual() {
 }
 
 // take has a load know the times before. What a file has that cannot be is left out.
-func (l *load) take(seconds, hours []float64) {
+func (l *load) take(seconds []float64, hours []mean) {
 	l.rate.usual = seconds[max(0, len(seconds)-usualSeconds):]
 	if len(hours) == hoursOfWeek {
 		copy(l.hours[:], hours)

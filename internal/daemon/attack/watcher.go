@@ -10,37 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 	"github.com/floodwall/floodwall/policy"
 )
-
-// Turns of an attack, in the Data of an Event.
-const (
-	Started   = "started"
-	Crowded   = "crowd" // a load has risen, and is none: see Verdict
-	Suggested = "suggested"
-	Over      = "over"
-)
-
-// Event is a turn of an attack, or an error, after which the Watcher goes on.
-type Event struct {
-	Text string
-	Err  error
-	Data *Turn // nil with an error
-}
-
-// Turn is what an Event tells programs. Every user of this host may read it: it has nothing of packets, as suggested rules have.
-type Turn struct {
-	State  string  `json:"state"` // Started, Suggested or Over; or what was done with an automatic rule, as in a Step
-	Attack Summary `json:"attack"`
-	Rules  int     `json:"rules,omitempty"` // how many are suggested
-	Rule   string  `json:"rule,omitempty"`  // the name of the automatic rule
-	Why    string  `json:"why,omitempty"`   // that was done with it, with the figures
-	At     string  `json:"at,omitempty"`    // where a crowd is
-	Facts  *Facts  `json:"facts,omitempty"` // that it is told from an attack by
-}
 
 // Collateral is the most of the legitimate samples that suggested rules may match, as a share.
 const Collateral = 0.001
@@ -53,9 +28,12 @@ const (
 
 // Watcher looks for attacks while the policy that runs says so.
 type Watcher struct {
-	host  operate.Host
-	store Store
-	tell  func(Event)
+	host   operate.Host
+	store  Store
+	tell   func(Event)
+	clock  func() time.Time
+	list   func() ([]datapath.Connection, error)
+	change func(context.Context, func([]manifest.Temporary) ([]manifest.Temporary, error)) error // of the rules that the daemon has added by itself
 
 	traffic  *traffic
 	learned  baseline
@@ -75,6 +53,9 @@ type Watcher struct {
 	listErr     error
 	listed      time.Time // until when they are taken for right
 
+	filed    []suggest.Sample // the baseline, of a file
+	fileRead time.Time
+
 	databases geo.Databases // of countries and autonomous systems
 
 	proposed *Suggestion // the one that automatic rules were taken from last
@@ -86,8 +67,16 @@ type Watcher struct {
 
 // New makes a Watcher that tells what happens. The host must have a Tap.
 func New(h operate.Host, store Store, tell func(Event)) *Watcher {
-	return &Watcher{host: h, store: store, tell: tell, traffic: newTraffic(0, 0)}
+	return &Watcher{
+		host: h, store: store, tell: tell, clock: time.Now, list: datapath.Open, traffic: newTraffic(0, 0),
+		change: func(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
+			return h.ChangeTemporaryOf(ctx, Automatic, change)
+		},
+	}
 }
+
+// replays reports whether this is a replay, which writes nothing.
+func (w *Watcher) replays() bool { return w.store == (Store{}) }
 
 // Store is where the reports are. That of a nil Watcher has none.
 func (w *Watcher) Store() Store {
@@ -189,6 +178,7 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 			w.begin(settings.Detect)
 			w.readable(settings.Detect.Baseline)
 		}
+		w.filed = nil
 		w.settings = settings.Detect
 		w.traffic.set(settings.Detect.Least, settings.Detect.Quiet)
 	}
@@ -262,7 +252,7 @@ func (w *Watcher) crowd(l *load, verdict Verdict, facts Facts) {
 		return
 	}
 	l.crowded = w.at
-	w.tell(Event{Text: fmt.Sprintf("no attack, but a %s at %s", verdict, facts.text()), Data: &Turn{State: Crowded, At: l.name, Facts: &facts}})
+	w.tell(Event{Text: fmt.Sprintf("no attack, but a %s at %s", verdict, facts.Text()), Data: &Turn{State: Crowded, At: l.name, Facts: &facts}})
 }
 
 // judge takes what a second brought.
@@ -363,7 +353,7 @@ func (w *Watcher) quiet() {
 		w.recent = nil
 	}
 	w.learned.learn(w.at)
-	if w.at.Sub(w.kept) >= saveEvery {
+	if w.at.Sub(w.kept) >= saveEvery && !w.replays() {
 		w.keepUsual()
 	}
 }
@@ -380,11 +370,23 @@ func (w *Watcher) readable(file string) {
 	}
 }
 
+// A file with the baseline is read at most so often, and drawn from.
+const (
+	readEvery  = time.Minute
+	mostOfFile = 10_000 // packets of it that rules are held against
+)
+
 // good are legitimate samples: those of the file that the policy names, or those that were learned.
 func (w *Watcher) good() ([]suggest.Sample, error) {
 	if file := w.settings.Baseline; file != "" {
-		samples, _, _, err := suggest.ReadFile(file, suggest.MostGood, 0)
-		return samples, err
+		if w.filed == nil || w.at.Sub(w.fileRead) >= readEvery {
+			samples, _, _, err := suggest.ReadFile(file, mostOfFile, 0)
+			if err != nil {
+				return nil, err
+			}
+			w.filed, w.fileRead = samples, w.at
+		}
+		return w.filed, nil
 	}
 	if len(w.learned.samples) < leastBaseline {
 		return nil, nil
@@ -406,6 +408,10 @@ func (w *Watcher) over(turn change) {
 	w.keep()
 	text := w.now.report.Headline()
 	w.say(Over, fmt.Sprintf("%s: over after %s; `floodwall attacks %s` shows the report", text, w.now.report.Lasted(), w.now.report.ID))
+	if w.replays() {
+		w.none()
+		return
+	}
 	if err := w.store.prune(); err != nil {
 		w.fail(err)
 	}
@@ -422,6 +428,9 @@ func (w *Watcher) none() {
 // keep writes the report.
 func (w *Watcher) keep() {
 	w.kept = w.at
+	if w.replays() {
+		return
+	}
 	if err := w.store.save(&w.now.report, w.now.captured); err != nil {
 		w.fail(err)
 	}
