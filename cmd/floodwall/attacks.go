@@ -77,9 +77,9 @@ func (e *env) printAttacks(list []attack.Summary) {
 		e.Println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
 		return
 	}
-	t := wording.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
+	t := wording.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "at", "kinds")
 	for _, a := range list {
-		t.Row(a.ID, a.Lasted(), wording.Rate(a.Peak.Packets), wording.Rate(a.Peak.Bits), wording.Count(int(a.Dropped.Packets)), wording.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
+		t.Row(a.ID, a.Lasted(), wording.Rate(a.Peak.Packets), wording.Rate(a.Peak.Bits), wording.Count(int(a.Dropped.Packets)), wording.Count(int(a.Passed.Packets)), strings.Join(a.At, ", "), strings.Join(a.Vectors, ", "))
 	}
 	e.Table(t)
 }

@@ -104,7 +104,9 @@ func (r *Report) facts(p *page) {
 	} {
 		p.add(`<tr><th scope="row">%s</th><td>%s</td></tr>`, row[0], row[1])
 	}
-	p.add("</table>\n<h2>Kinds of packets</h2>")
+	p.add("</table>")
+	r.judged(p)
+	p.add("<h2>Kinds of packets</h2>")
 	if len(r.Vectors) == 0 {
 		p.add("<p>No samples.</p>")
 		return
@@ -114,6 +116,28 @@ func (r *Report) facts(p *page) {
 		rows = append(rows, []any{v.Name, percent(v.Share), deviation(v.Error)})
 	}
 	p.table([]string{"Kind", ">Share", ">Error"}, rows)
+}
+
+// judged is where the attack is, and by which facts that is one.
+func (r *Report) judged(p *page) {
+	if len(r.Parts) > 0 {
+		p.add("<h2>Why it is an attack</h2>")
+		var rows [][]any
+		for _, part := range r.Parts {
+			answered := "not known"
+			if part.Answered != nil {
+				answered = percent(*part.Answered)
+			}
+			rows = append(rows, []any{part.At, part.Verdict, wording.Rate(part.Packets), wording.Rate(part.Usual), answered, percent(part.Familiar)})
+		}
+		p.table([]string{"At", "Verdict", ">Packets/s", ">Usual", ">Answered", ">From no strangers"}, rows)
+	}
+	if t := r.Times.Text(); t != "" {
+		p.add("<p>After its first packet: %s.</p>", t)
+	}
+	for _, a := range r.Advice {
+		p.add("<p><strong>Advice:</strong> %s.</p>", a)
+	}
 }
 
 // decided is which rules decided, and which were added.

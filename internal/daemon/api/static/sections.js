@@ -109,7 +109,7 @@ export function feeds(answer) {
 export function attacks(answer) {
   const all = (a) => a.passed.packets + a.dropped.packets;
   section('attacks', [
-    { head: 'attack', text: (a) => `${a.id}\n${a.vectors.join(', ')}` },
+    { head: 'attack', text: (a) => `${a.id}\n${a.vectors.join(', ')}${a.at ? ` at ${a.at[0]}` : ''}` },
     { head: 'from', wide: true, words: true, text: (a) => clock(new Date(a.started)) },
     { head: 'for', words: true, text: (a) => (a.ended ? span((Date.parse(a.ended) - Date.parse(a.started)) / 1000) : '⚠ goes on'), style: (a) => (a.ended ? '' : 'bad') },
     { head: 'peak/s', number: true, text: (a) => rate(a.peak.packets) },
