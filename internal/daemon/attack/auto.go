@@ -54,7 +54,8 @@ type automatic struct {
 	rules    []*measured
 	rejected map[string]bool // tests of rules that are not added again in this attack
 	number   int
-	gone     []Step // of rules that are to be removed from the kernel
+	gone     []Step               // of rules that are removed
+	inKernel []manifest.Temporary // the rules that drop, as they were put last
 }
 
 // measured is an automatic rule and what live samples say of it.
@@ -237,6 +238,7 @@ func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 			continue
 		}
 		a.number++
+		a.inKernel = append(a.inKernel, t)
 		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, dropsIt: !strings.Contains(t.Rule, ", observe: true"), since: now})
 	}
 }
@@ -254,7 +256,7 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 		switch {
 		case !now.Before(r.Until):
 			verdict, why = goes, "its time is over"
-		case r.step == nil && r.put.Before(read) && !there[r.Name]:
+		case r.dropsIt && r.step == nil && r.put.Before(read) && !there[r.Name]:
 			verdict, why = goes, "somebody has removed it"
 			a.rejected[tests(r.Rule)] = true
 		case verdict == goes:
@@ -365,15 +367,23 @@ func (w *Watcher) mine() (list []manifest.Temporary) {
 	return manifest.InForce(list, w.at)
 }
 
-// putAutomatic has the kernel hold the rules as they are to be.
+// putAutomatic has the kernel hold the rules that drop. One that observes is counted by samples alone: to have the kernel count it takes as long
+// as to have it drop.
 func (w *Watcher) putAutomatic(ctx context.Context, a *automatic) error {
-	return w.change(ctx, func([]manifest.Temporary) ([]manifest.Temporary, error) {
-		var list []manifest.Temporary
-		for _, r := range a.rules {
+	var list []manifest.Temporary
+	for _, r := range a.rules {
+		if r.dropsIt {
 			list = append(list, r.Temporary)
 		}
-		return list, nil
-	})
+	}
+	if slices.EqualFunc(list, a.inKernel, manifest.Temporary.Equal) {
+		return nil
+	}
+	err := w.change(ctx, func([]manifest.Temporary) ([]manifest.Temporary, error) { return list, nil })
+	if err == nil {
+		a.inKernel = list
+	}
+	return err
 }
 
 // removeAutomatic removes all automatic rules.

@@ -156,6 +156,7 @@ func TestAutomaticLife(t *testing.T) {
 	// A person removes it.
 	a = newAutoTest(t)
 	a.propose(rule(123, 0))
+	steps(a, 2, many(30, flood, client)...)
 	if got := a.second(map[string]bool{}, flood); !slices.Equal(got, []string{Removed}) || a.propose(rule(123, 0)) != nil {
 		t.Errorf("a person removes it: %v", got)
 	}

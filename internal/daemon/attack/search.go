@@ -19,7 +19,7 @@ const (
 	mostSearches = 5                       // where the daemon adds no rules by itself,
 	searchEvery  = 30 * time.Second        // at least between two of these
 	searchAgain  = 400 * time.Millisecond  // and between the others; each that finds nothing new doubles it,
-	searchLater  = 3200 * time.Millisecond // up to this
+	searchLater  = 1200 * time.Millisecond // up to this
 	leastReturns = 0.05                    // share of what passes that a rule of before must match to come back
 	mostEarlier  = 32
 )
