@@ -30,10 +30,16 @@ const (
 	leastAnswers = 0.2                    // packets that leave for one that comes: a reflector that hits the port of a service is answered now and then
 )
 
+// end is a sender and the port of this host that it talks to: who is answered at one port is no less a stranger at others.
+type end struct {
+	addr netip.Addr
+	port port
+}
+
 // conversations knows whom this host answers, and who of them went on after that. It is written to by what leaves alone: forged packets
 // that this host does not answer add nothing, and those that it answers do not make their senders proved.
 type conversations struct {
-	now, before map[netip.Addr]*answered
+	now, before map[end]*answered
 	turned      time.Time
 }
 
@@ -47,9 +53,9 @@ type answered struct {
 func (a *answered) proved() bool { return a.back && a.out >= leastAnswers*a.in }
 
 // answers notes that packets left for an address.
-func (c *conversations) answers(to netip.Addr, at time.Time, packets float64) {
+func (c *conversations) answers(to end, at time.Time, packets float64) {
 	if c.now == nil || at.Sub(c.turned) > answeredFor || len(c.now) >= mostAnswered {
-		c.now, c.before, c.turned = make(map[netip.Addr]*answered), c.now, at
+		c.now, c.before, c.turned = make(map[end]*answered), c.now, at
 	}
 	s, ok := c.find(to)
 	if !ok {
@@ -60,7 +66,7 @@ func (c *conversations) answers(to netip.Addr, at time.Time, packets float64) {
 }
 
 // find finds a sender, and keeps it.
-func (c *conversations) find(a netip.Addr) (*answered, bool) {
+func (c *conversations) find(a end) (*answered, bool) {
 	if s, ok := c.now[a]; ok {
 		return s, true
 	}
@@ -72,7 +78,7 @@ func (c *conversations) find(a netip.Addr) (*answered, bool) {
 }
 
 // arrives notes that packets came from an address, and reports whether this host has answered it before, and whether it is proved.
-func (c *conversations) arrives(from netip.Addr, at time.Time, packets float64) (answered, proved bool) {
+func (c *conversations) arrives(from end, at time.Time, packets float64) (answered, proved bool) {
 	s, ok := c.find(from)
 	if !ok {
 		return false, false

@@ -158,6 +158,15 @@ func TestReplayAttacks(t *testing.T) {
 			}
 			return 0
 		}, false, ntpKind}}},
+		// some of it hits the port of a service by chance, which answers what it takes for its own
+		{"reflections to any port", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(4000), false, func(r *rand.Rand) (string, string) {
+			from := fmt.Sprintf("110.0.%d.%d", r.IntN(8), 1+r.IntN(250))
+			if r.IntN(400) == 0 {
+				return fmt.Sprintf("udp %s:53 > 192.0.2.1:27015 len=1200 payload=0x123481800001001400000001", from), fmt.Sprintf("udp 192.0.2.1:27015 > %s:53", from)
+			}
+			return fmt.Sprintf("udp %s:53 > 192.0.2.1:%d len=1200 payload=0x123481800001001400000001", from, 1024+r.IntN(60000)), ""
+		}}}},
+		{"ramp", 40 * time.Second, 0.85, 10, 13, "", []modelled{{func(s float64) float64 { return 150 * s }, false, cldapKind}}},
 		{"small service", 16 * time.Second, 0.8, 2, 3.5, "udp/5000", []modelled{{always(1800), false, kind("udp %s:%d > 192.0.2.1:5000 len=92 payload=0x0001000000000000")}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

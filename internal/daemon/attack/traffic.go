@@ -115,8 +115,8 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	if !isAnswer(s) {
 		return
 	}
-	t.conversations.answers(sender(s.Dst), now, packets)
 	from := port(s.Value[packet.SPort])
+	t.conversations.answers(end{sender(s.Dst), from}, now, packets)
 	l := t.services[from]
 	if l == nil {
 		l = t.other
@@ -136,7 +136,7 @@ func sender(a netip.Addr) netip.Addr {
 // standing is what is known of the sender of a packet that arrived.
 func (t *traffic) standing(s *suggest.Sample, now time.Time, packets float64) standing {
 	from := s.Sender()
-	answered, back := t.conversations.arrives(from, now, packets)
+	answered, back := t.conversations.arrives(end{from, port(s.Value[packet.DPort])}, now, packets)
 	switch {
 	case t.sockets.has(s):
 		return open

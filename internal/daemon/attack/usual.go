@@ -3,9 +3,11 @@ package attack
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -16,6 +18,7 @@ type usual struct {
 	Seconds  []float64           `json:"seconds"`            // packets of quiet ones
 	Hours    []mean              `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
 	Services map[string]usualFor `json:"services,omitempty"` // by the port, as packet.DPort has it
+	Rules    []string            `json:"rules,omitempty"`    // automatic ones of attacks before, the latest first
 }
 
 // usualFor is that of a service.
@@ -40,7 +43,7 @@ func rounded(list []float64) []float64 {
 func (w *Watcher) keepUsual() {
 	w.kept = w.at
 	total := w.traffic.total
-	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Services: map[string]usualFor{}}
+	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Services: map[string]usualFor{}, Rules: w.earlier}
 	for p, l := range w.traffic.services {
 		u.Services[strconv.Itoa(int(p))] = usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld}
 	}
@@ -61,6 +64,15 @@ func (l *load) take(seconds []float64, hours []mean) {
 	}
 }
 
+// readable are those of rules that this version reads.
+func readable(rules []string) []string {
+	rules = slices.DeleteFunc(rules, func(text string) bool {
+		s, err := suggest.ReadSignature(text)
+		return err != nil || s.Vague()
+	})
+	return rules[:min(len(rules), mostEarlier)]
+}
+
 // begin takes up what the daemon before has written: the usual rates, the baseline, and an attack that went on a moment ago.
 func (w *Watcher) begin(d policy.Detect) {
 	w.kept = time.Now()
@@ -69,6 +81,7 @@ func (w *Watcher) begin(d policy.Detect) {
 	var before usual
 	if err := w.store.readJSON(usualName, &before); err == nil {
 		w.traffic.total.take(before.Seconds, before.Hours)
+		w.earlier = readable(before.Rules)
 		for text, u := range before.Services {
 			number, err := strconv.Atoi(text)
 			if err != nil || !isService(port(number)) || len(w.traffic.services) >= mostServices {

@@ -41,6 +41,7 @@ type Watcher struct {
 	latest   []*operate.Top  // the last beginSeconds of them
 	before   *control.Status // the counters of the last second,
 	read     time.Time       // and when they were read
+	knew     time.Time       // when the senders of the baseline were taken over
 	at       time.Time
 	ticked   time.Time
 	oneIn    uint32
@@ -176,7 +177,7 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 		if !w.settings.On {
 			w.databases = w.host.Databases(ctx)
 			w.begin(settings.Detect)
-			w.readable(settings.Detect.Baseline)
+			w.checkBaseline(settings.Detect.Baseline)
 		}
 		w.filed = nil
 		w.settings = settings.Detect
@@ -344,6 +345,12 @@ func (w *Watcher) attack(usual, bound float64) {
 // quiet is a second without an attack: what passed teaches the baseline.
 func (w *Watcher) quiet() {
 	w.traffic.discover(w.at)
+	if w.at.Sub(w.knew) >= learnDelay {
+		w.knew = w.at
+		if good, err := w.good(); err == nil {
+			w.traffic.knows(good)
+		}
+	}
 	if !w.traffic.above() {
 		for _, s := range w.recent {
 			if s.Verdict == "pass" {
@@ -358,8 +365,8 @@ func (w *Watcher) quiet() {
 	}
 }
 
-// readable warns of a baseline that cannot be read before it is asked for, when an attack goes on.
-func (w *Watcher) readable(file string) {
+// checkBaseline warns of a baseline that cannot be read before it is asked for, when an attack goes on.
+func (w *Watcher) checkBaseline(file string) {
 	if file == "" {
 		return
 	}
