@@ -23,7 +23,7 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 var lasting = []string{
 	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.Verified, image.GameAnswers,
 	image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates, image.HostEnds, image.Offences, image.Samples, image.Samplers,
-	image.Traffic, image.TrafficSamplers, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates,
+	image.Traffic, image.TrafficSamplers, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates, image.RakNetServers,
 }
 
 // LoadRenewal loads an image of the same policy with other lists, which takes over all that the generation has
