@@ -48,9 +48,11 @@ static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decis
 		return protect(ctx, p, decision);
 	if (answers && verdict == VERDICT_TRUNCATE)
 		return answer(ctx, p);
-	if (serves && verdict == VERDICT_CHALLENGE)
+	if (challenges && verdict == VERDICT_CHALLENGE)
 		return challenge(ctx, p);
 	if (serves && verdict == VERDICT_SERVE)
 		return serve(ctx, p);
+	if (admits && verdict == VERDICT_PASS)
+		return admit(ctx, p);
 	return verdict == VERDICT_PASS ? XDP_PASS : XDP_DROP;
 }

@@ -51,10 +51,10 @@ static __always_inline bool stays_known(struct packet *p, struct reply_key *t, _
 	return !exceeded;
 }
 
-/* Has a new client be known. A global function. */
-__noinline __u32 promote_client(__u64 pair, __u64 ends, __u64 index)
+/* Has a new client, by its hash, be known, and noted so many units of time ago. A global function. */
+__noinline __u32 promote_client(__u64 hash, __u64 index, __u32 ago)
 {
-	__u64 hash = hash_reply_key(pair, ends), at, word, known;
+	__u64 at, word, known;
 	struct reply_bucket *b = reply_bucket(reply_index_within(index));
 
 	at = find_reply_flow(b, hash);
@@ -63,7 +63,7 @@ __noinline __u32 promote_client(__u64 pair, __u64 ends, __u64 index)
 		return 0;
 	known = CLIENT_KNOWN | (reply_client_of(word) & CLIENT_CAME);
 	__sync_val_compare_and_swap(&b->word[at], word,
-				    reply_word(hash, known, REPLY_CLIENT, word & (BIT(REPLY_SEEN_BITS) - 1)));
+				    reply_word(hash, known, REPLY_CLIENT, (word - ago) & (BIT(REPLY_SEEN_BITS) - 1)));
 	return 0;
 }
 
@@ -110,7 +110,7 @@ static __always_inline bool becomes_known(struct xdp_md *ctx, struct packet *p, 
 	    limit_wait(&p->charged, f->each, traits_of(p)))
 		return false;
 	if (traits_of(p) & TRAIT_KEEP)
-		promote_client(t->pair, reply_ends(t), reply_index(t));
+		promote_client(reply_hash(t), reply_index(t), 0);
 	return true;
 }
 
@@ -182,14 +182,12 @@ __noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 /* Notes that a query with a cookie goes to the service. A global function. */
 __noinline __u32 note_game_query(struct packet *p, __u64 query)
 {
-	struct a2s_client c = {};
 	struct a2s_query q = {}, *old;
+	struct service_client c;
 
 	if (!p)
 		return 0;
-	c.address = p->src;
-	c.service = p->dst;
-	c.ports = (p->sport & 0xffff) | p->port << 16;
+	c = client_key(p);
 	old = bpf_map_lookup_elem(&game_queries, &c);
 	if (old && read_once(&old->until) > time_of(p))
 		q.kinds = old->kinds;
@@ -216,32 +214,36 @@ __noinline __u32 has_issued_challenge(struct packet *p, __u64 query)
 	return is_issued(&t, traits_of(p) & TRAIT_KEEP);
 }
 
-/* The same for a query at a game server, which has a cookie of ours or a challenge that the server has issued to its client. A global function. */
+/*
+ * The same for a query or a request at a game server: it has a cookie of ours. A query of A2S may have a challenge instead that the server has issued to its
+ * client. Cookies of RakNet are not taken for that, as servers make them with CRC-32: who gets one knows all. A global function.
+ */
 __noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
 	__u64 query;
-	bool cookie;
+	bool cookie, queries;
 
 	if (!p || read_once(&flood_state(number)->unproved) > time_of(p))
 		return 0;
-	query = query_of(ctx, p);
-	if (!(query & A2S_HAS_CHALLENGE))
+	query = query_of(ctx, p, number);
+	if (!(query & HAS_CHALLENGE))
 		return 0;
-	cookie = has_cookie(p, query);
-	if (!cookie && !has_issued_challenge(p, query))
+	queries = !is_second(query);
+	cookie = queries ? has_cookie(p, query) : has_request_cookie(p, query);
+	if (!cookie && !(queries && has_issued_challenge(p, query)))
 		return 0;
 	if (!(traits_of(p) & TRAIT_KEEP))
 		return 1;
 	if (!more_proved(number, datagram_length(p), false))
 		return 0;
-	if (cookie)
+	if (cookie && queries)
 		note_game_query(p, query);
 	return 1;
 }
 
 static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
-	if (serves && proved_query(ctx, p, number))
+	if (challenges && proved_query(ctx, p, number))
 		return true;
 	return p->payload &&
 	       proved_datagram(ctx, p->l4, datagram_length(p), number | (traits_of(p) & TRAIT_KEEP ? 0 : REPLY_LOOK));

@@ -115,6 +115,12 @@ static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet
 	return layer < MAX_LAYERS;
 }
 
+/* Whether a query or request is answered with a challenge if it has not a right one: all but a second request of RakNet are. */
+static __always_inline bool opens(__u64 query)
+{
+	return query && !is_second(query);
+}
+
 /* Whether what a rule asks about floods holds. */
 static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, struct condition *c)
 {
@@ -132,7 +138,9 @@ static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, st
 	case ASKS_SERVED:
 		return serves && is_served(ctx, p);
 	case ASKS_QUERY:
-		return serves && query_of(ctx, p);
+		return challenges && query_of(ctx, p, c->flood);
+	case ASKS_OPENING:
+		return challenges && opens(query_of(ctx, p, c->flood));
 	}
 	return true;
 }

@@ -10,6 +10,7 @@
 #include "a2s.h"
 #include "flood.h"
 #include "packet.h"
+#include "raknet.h"
 #include "replyflow.h"
 
 /* Whether the policy protects a service of such a protocol. Constant. */
@@ -20,6 +21,7 @@ enum datagrams {
 	DATAGRAMS_WIREGUARD,
 	DATAGRAMS_QUIC,
 	DATAGRAMS_A2S,
+	DATAGRAMS_RAKNET,
 };
 
 enum {
@@ -57,6 +59,27 @@ static __always_inline struct flood *flood_of_port(__be16 port, __u32 *number)
 {
 	*number = port_floods[opaque(bpf_ntohs(port)) & 0xffff] - 1; /* see own_port() */
 	return bpf_map_lookup_elem(&flood_limits, number);
+}
+
+/* Whether a packet is for a service of RakNet. */
+static __always_inline bool is_for_raknet(struct packet *p)
+{
+	__u32 number;
+	struct flood *f = flood_of_port(bpf_htons(p->port & 0xffff), &number);
+
+	return f && p->proto == IPPROTO_UDP && f->protocol == DATAGRAMS_RAKNET;
+}
+
+/* The query or request of a packet to the service of a flood, as read_query() and read_request() have it. */
+static __always_inline __u64 query_of(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct flood *f = admits ? bpf_map_lookup_elem(&flood_limits, &number) : NULL;
+
+	if (!p->payload)
+		return 0;
+	if (f && f->protocol == DATAGRAMS_RAKNET)
+		return read_request(ctx, p->l4, datagram_length(p));
+	return serves ? a2s_query(ctx, p) : 0;
 }
 
 /* The UDP header, and the first bytes behind it. */
@@ -148,7 +171,7 @@ __noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 	struct datagram d;
 	__u32 size;
 
-	if (!t || !f || f->protocol == DATAGRAMS_A2S ||
+	if (!t || !f || f->protocol == DATAGRAMS_A2S || f->protocol == DATAGRAMS_RAKNET ||
 	    bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d))) /* queries: client.h */
 		return 0;
 	place = named_id(&d, f->protocol, length, read_once(&flood_state(number)->id_length));

@@ -100,6 +100,8 @@ int egress(struct __sk_buff *skb)
 	__u32 query = notes_flows ? note_leaving(skb) : 0;
 
 	watch_leaving(skb);
+	if (admits && query == RAKNET_REQUEST2)
+		return turn_reply1(skb);
 	if (serves && query)
 		return turn_challenge(skb, query);
 	return guarded ? guard_leaving(skb) : TCX_NEXT;

@@ -113,4 +113,5 @@ enum flood_question {
 	ASKS_STRAY,
 	ASKS_SERVED,
 	ASKS_QUERY,
+	ASKS_OPENING,
 };

@@ -4,9 +4,8 @@
 
 #include "a2s.h"
 #include "datagram.h"
-#include "dnsreply.h"
 #include "flood.h"
-#include "skb.h"
+#include "turnback.h"
 
 #define A2S_KEEP 1000000000ULL /* nanoseconds for which an answer is not replaced: the copy costs more than the rest */
 
@@ -33,33 +32,8 @@ static __always_inline __u32 kind_asked(__u8 answer)
 	return 0;
 }
 
-/* The addresses of a datagram whose UDP header begins at l4. Returns false for one with options or extension headers. */
-static __always_inline bool game_ends(struct __sk_buff *skb, __u32 l4, struct address *from, struct address *to)
-{
-	__be64 six[4];
-	__be32 four[2];
-
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (l4 != sizeof(struct ethernet) + sizeof(struct iphdr) ||
-		    bpf_skb_load_bytes(skb, l4 - sizeof(four), four, sizeof(four)))
-			return false;
-		from->hi = to->hi = 0;
-		from->lo = 0xffff00000000ULL | bpf_ntohl(four[0]);
-		to->lo = 0xffff00000000ULL | bpf_ntohl(four[1]);
-		return true;
-	}
-	if (skb->protocol != bpf_htons(ETH_P_IPV6) || l4 != sizeof(struct ethernet) + sizeof(struct ipv6hdr) ||
-	    bpf_skb_load_bytes(skb, l4 - sizeof(six), six, sizeof(six)))
-		return false;
-	from->hi = bpf_be64_to_cpu(six[0]);
-	from->lo = bpf_be64_to_cpu(six[1]);
-	to->hi = bpf_be64_to_cpu(six[2]);
-	to->lo = bpf_be64_to_cpu(six[3]);
-	return true;
-}
-
 /* Keeps an answer of so many bytes, which begin at an offset. */
-static __always_inline void keep_answer(struct __sk_buff *skb, struct a2s_key *key, __u32 payload, __u32 size,
+static __always_inline void keep_answer(struct __sk_buff *skb, struct service_key *key, __u32 payload, __u32 size,
 					__u64 now)
 {
 	struct a2s_answer *a;
@@ -93,13 +67,11 @@ static __always_inline void keep_answer(struct __sk_buff *skb, struct a2s_key *k
 /* The queries with a cookie of a client that went to a service; NULL if none waits. l4 is where the UDP header begins of what the service sends. */
 static __always_inline struct a2s_query *waiting_queries(struct __sk_buff *skb, __u32 l4)
 {
-	struct a2s_client c = {};
+	struct service_client c = {};
 	struct a2s_query *q;
-	__be16 ports[2];
 
-	if (!game_ends(skb, l4, &c.service, &c.address) || bpf_skb_load_bytes(skb, l4, ports, sizeof(ports)))
+	if (!read_client(skb, l4, &c))
 		return NULL;
-	c.ports = (opaque(bpf_ntohs(ports[1])) & 0xffff) | (opaque(bpf_ntohs(ports[0])) & 0xffff) << 16;
 	q = bpf_map_lookup_elem(&game_queries, &c);
 	return q && read_once(&q->until) >= bpf_ktime_get_ns() ? q : NULL;
 }
@@ -133,7 +105,7 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 	const __u32 least = offsetof(struct a2s_start, challenge);
 	struct a2s_start s = {};
 	struct a2s_answer *old;
-	struct a2s_key key = {};
+	struct service_key key = {};
 	struct a2s_query *q;
 	struct address to;
 	__u32 number, length;
@@ -147,7 +119,7 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 		return 0;
 	length = bpf_ntohs(s.length) - sizeof(struct udphdr);
 	key.kind = kind_asked(s.kind);
-	if (s.mark != A2S_MARK || length > 0xffff || !key.kind || !game_ends(skb, l4, &key.service, &to))
+	if (s.mark != A2S_MARK || length > 0xffff || !key.kind || !datagram_ends(skb, l4, &key.service, &to))
 		return 0;
 	key.port = opaque(bpf_ntohs(s.sport)) & 0xffff;
 	q = waiting_queries(skb, l4);
@@ -180,86 +152,26 @@ __noinline __u32 query_challenged(struct __sk_buff *skb, __u32 l4)
 	return kinds >> (shift & 63) & 0xff;
 }
 
-/* A query as it goes to the service. */
-struct a2s_message {
-	__be16 sport;
-	__be16 dport;
-	__be16 length;
-	__be16 check;
-	__u32 mark;
-	__u8 kind;
-	__u8 rest[51]; /* the challenge, of INFO behind the text; then zeros for the sum */
-};
-
-/* Sets the IPv4 header of a datagram that is turned back, with so many bytes behind it. */
-static __always_inline bool turn_ipv4(struct __sk_buff *skb, __u32 length)
-{
-	struct iphdr ip;
-
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip)))
-		return false;
-	return_ipv4(&ip, length);
-	ip.check = checksum(bpf_csum_diff(NULL, 0, (void *)&ip, sizeof(ip), 0));
-	return !bpf_skb_store_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip), 0);
-}
-
-/* The same for IPv6. Sets the checksum of UDP, too. */
-static __always_inline bool turn_ipv6(struct __sk_buff *skb, struct a2s_message *m, __u32 length)
-{
-	__be32 pseudo[2] = { bpf_htonl(length), bpf_htonl(IPPROTO_UDP) };
-	struct ipv6hdr ip;
-	__s64 sum;
-
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip)))
-		return false;
-	return_ipv6(&ip, length);
-	sum = bpf_csum_diff(NULL, 0, (void *)&ip.saddr, 2 * sizeof(ip.saddr), 0);
-	sum = bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), sum);
-	sum = bpf_csum_diff(NULL, 0, (void *)m, sizeof(*m), sum);
-	m->check = checksum(sum) ?: 0xffff;
-	return !bpf_skb_store_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip), 0);
-}
-
 /*
  * Turns a challenge of the service, to a client that has repeated ours, into the client's query with that challenge, and gives it to the service: many
  * clients take only one challenge. Returns a verdict. A global function, as guard_leaving().
  */
 __noinline int turn_challenge(struct __sk_buff *skb, __u32 kind)
 {
-	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
-	__u32 l4 = sizeof(struct ethernet) + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	__u32 length = sizeof(struct udphdr) + (kind == A2S_INFO ? A2S_INFO_LONG : A2S_SHORT);
-	__u64 size;
-	struct a2s_message m = { .rest = "Source Engine Query" };
-	struct ethernet eth;
+	const __u32 head = offsetof(struct a2s_start, challenge) - sizeof(struct udphdr);
+	struct turned m = {};
 	__u8 challenge[4];
 
-	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)) || bpf_skb_load_bytes(skb, l4, &m, sizeof(struct udphdr)) ||
-	    bpf_skb_load_bytes(skb, l4 + offsetof(struct a2s_start, challenge), challenge, sizeof(challenge)) ||
-	    bpf_skb_change_tail(skb, l4 + length, 0))
+	if (bpf_skb_load_bytes(skb, turned_l4(skb) + offsetof(struct a2s_start, challenge), challenge,
+			       sizeof(challenge)))
 		return TCX_NEXT;
-	return_udp((void *)&m, length);
-	m.mark = A2S_MARK;
-	m.kind = kind;
+	set_word(m.data, A2S_MARK);
+	m.data[A2S_LEAST - 1] = kind;
 	if (kind == A2S_INFO) {
-		__builtin_memcpy(m.rest + A2S_INFO_SHORT - A2S_LEAST, challenge, sizeof(challenge));
+		__builtin_memcpy(m.data + head, "Source Engine Query", A2S_INFO_SHORT - A2S_LEAST);
+		__builtin_memcpy(m.data + A2S_INFO_SHORT, challenge, sizeof(challenge));
 	} else {
-		__builtin_memset(m.rest, 0, sizeof(m.rest));
-		__builtin_memcpy(m.rest, challenge, sizeof(challenge));
+		__builtin_memcpy(m.data + head, challenge, sizeof(challenge));
 	}
-	if (v6 ? !turn_ipv6(skb, &m, length) : !turn_ipv4(skb, length))
-		return TCX_DROP;
-#pragma unroll
-	for (int i = 0; i < 3; i++) { /* not swap_ethernet(), whose words are not aligned on the stack */
-		__be16 half = eth.source[i];
-
-		eth.source[i] = eth.destination[i];
-		eth.destination[i] = half;
-	}
-	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0))
-		return TCX_DROP;
-	size = (opaque((__u64)length - 1) & (sizeof(m) - 1)) + 1; /* with bounds that the verifier knows */
-	if (bpf_skb_store_bytes(skb, l4, &m, size, 0))
-		return TCX_DROP;
-	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	return turn_back(skb, &m, kind == A2S_INFO ? A2S_INFO_LONG : A2S_SHORT);
 }

@@ -6,6 +6,7 @@
 #include "flood.h"
 #include "gameanswer.h"
 #include "packet.h"
+#include "raknetleaving.h"
 #include "replyleaving.h"
 
 /*
@@ -83,7 +84,7 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 		return 0;
 	f = flood_of_port(d.sport, &number);
 	length = bpf_ntohs(d.length) - sizeof(struct udphdr);
-	if (!f || !f->protocol || length > 0xffff)
+	if (!f || !f->protocol || f->protocol == DATAGRAMS_RAKNET || length > 0xffff)
 		return 0;
 	l4 += sizeof(struct udphdr);
 	place = chosen_id(skb, &d, f->protocol, l4, length);
@@ -103,11 +104,14 @@ static __always_inline void note_id(struct reply_key *t)
 }
 
 /* See replyleaving.h. */
-__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client)
+__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index)
 {
+	__u32 protocol, kind = admits ? take_reply1(skb, l4, client, index) : 0;
 	struct reply_key t = {};
-	__u32 protocol = read_chosen_key(skb, l4, &t);
 
+	if (kind)
+		return kind;
+	protocol = read_chosen_key(skb, l4, &t);
 	if (serves && !protocol)
 		keep_game_answer(skb, l4);
 	if (!protocol)

@@ -97,7 +97,7 @@ enum {
 	SEEN_ENTRY = 16,      /* of an answer: the generated entry decided, not general() */
 	SEEN_GENERAL = 32,    /* a question that general() is to decide */
 	SEEN_EXAMINED = 64,   /* a packet over a limit that bans was charged as one that may be reported */
-	SEEN_COOKIE = 256,    /* a query has a cookie of ours (a2s.h), */
+	SEEN_COOKIE = 256,    /* a query has a cookie of ours (challenge.h), */
 	SEEN_NO_COOKIE = 512, /* or has none */
 	SEEN_OFFENDS = 128,   /* it is proved, and packets that are proved exceed the limit by themselves */
 };

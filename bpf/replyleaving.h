@@ -444,15 +444,16 @@ static __always_inline bool may_be_noted(struct reply_key *t)
 
 /*
  * Notes the identifier that a datagram issues which leaves from a protected service: its UDP header begins at l4, and client is the hash of its key
- * (datagram.h). Returns the kind of query that turn_challenge() is to make of it, most often 0. A global function.
+ * (datagram.h), whose index is that of its bucket. Returns the kind of query or request that turn_challenge() or turn_reply1() is to make of it, most often
+ * 0. A global function.
  */
-__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client);
+__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index);
 
 /* Notes what a service sends to a client. Returns what note_issued() does. */
 static __always_inline __u32 note_answer(struct __sk_buff *skb, struct leaving *l)
 {
 	note_client(&l->key);
-	return reads_datagrams ? note_issued(skb, l->l4, reply_hash(&l->key)) : 0;
+	return reads_datagrams ? note_issued(skb, l->l4, reply_hash(&l->key), reply_index(&l->key)) : 0;
 }
 
 /* Notes the conversation of a packet that is not usual. A global function. */

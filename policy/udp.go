@@ -44,7 +44,7 @@ func udpWord(text string) (bool, *flaw) {
 }
 
 // udpKinds are the protocols by which a sender proves that its address is not forged. With generic none does.
-var udpKinds = map[string]packet.Datagrams{"generic": packet.Generic, "wireguard": packet.WireGuard, "quic": packet.QUIC, "a2s": packet.A2S}
+var udpKinds = map[string]packet.Datagrams{"generic": packet.Generic, "wireguard": packet.WireGuard, "quic": packet.QUIC, "a2s": packet.A2S, "raknet": packet.RakNet}
 
 // udpKind reads a protocol.
 func udpKind(text string) (packet.Datagrams, *flaw) {
@@ -232,6 +232,8 @@ func FloodKey(port uint16) string {
 		return "udp: {protect: wireguard}"
 	case 27015, 27016, 27017, 27018, 27019: // what Source servers choose
 		return "udp: {protect: a2s}"
+	case 19132, 19133: // Minecraft Bedrock, IPv4 and IPv6
+		return "udp: {protect: raknet}"
 	case 67, 68, 69, 123, 137, 138, 161, 162, 514, 546, 547, 1900, 5353:
 		return ""
 	}

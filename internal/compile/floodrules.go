@@ -21,8 +21,8 @@ func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else queries of a2s are dropped beyond the limits by prefix, and answered from here within them;
-//   - those pass that have an identifier which the service has issued to anybody;
+//   - else queries of a2s and requests of raknet are dropped beyond the limits by prefix, and within them answered from here;
+//   - those pass that have an identifier which the service has issued to anybody, or a cookie of ours;
 //   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.
 //
 // The limit for all is asked first, without a charge: a flood from many prefixes has used it up, and costs no more than that. It is
@@ -55,17 +55,19 @@ func (l *lowering) flood(s policy.Service) {
 	}
 	add("known", ir.Pass, ir.Rule{Asks: ir.AsksKnown})
 	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
-	if u.Protect == packet.A2S {
+	if u.Protect == packet.A2S || u.Protect == packet.RakNet {
 		all := policy.Over{Pos: s.Pos, Rate: queryRate, Per: time.Second, Burst: queryRate / 10}
 		add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", append(slices.Clone(u.Limits), all))})
+	}
+	if u.Protect == packet.A2S {
 		add("served", ir.Serve, ir.Rule{Asks: ir.AsksServed})
 	}
 	if u.Protect != packet.Generic {
 		add("proved", ir.Pass, ir.Rule{Asks: ir.AsksProved})
 	}
 	switch u.Protect {
-	case packet.A2S:
-		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksQuery})
+	case packet.A2S, packet.RakNet:
+		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksOpening})
 	case packet.WireGuard, packet.QUIC:
 		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}

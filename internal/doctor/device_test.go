@@ -192,6 +192,8 @@ func TestUnprotected(t *testing.T) {
 		"{name: game, port: udp/7000}":                        {"note floodwall-udp: udp: protect"},
 		"{name: web, port: [tcp/443, udp/443]}":               {"note floodwall-udp: udp: {protect: quic}"},
 		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: {protect: wireguard}"},
+		"{name: bedrock, port: udp/19132}":                    {"note floodwall-udp: udp: {protect: raknet}"},
+		"{name: bedrock, port: udp/19133}":                    {"note floodwall-udp: udp: {protect: raknet}"},
 		"{name: dns, port: udp/53}":                           {"note floodwall-udp: guard: dns"},
 		"{name: dns, port: [udp/53, tcp/53], guard: dns}":     nil,
 		"{name: game, port: udp/7000, udp: protect}":          nil,

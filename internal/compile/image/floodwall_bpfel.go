@@ -128,6 +128,8 @@ const (
 	floodwallMapPlaces           = "places"
 	floodwallMapProtectionStates = "protection_states"
 	floodwallMapProtections      = "protections"
+	floodwallMapRaknetRequests   = "raknet_requests"
+	floodwallMapRaknetServers    = "raknet_servers"
 	floodwallMapReplyCounts      = "reply_counts"
 	floodwallMapReporters        = "reporters"
 	floodwallMapSamplers         = "samplers"
@@ -139,11 +141,13 @@ const (
 	floodwallProgEgress          = "egress"
 	floodwallProgFloodwall       = "floodwall"
 	floodwallProgIngress         = "ingress"
+	floodwallVarAdmits           = "admits"
 	floodwallVarAnswers          = "answers"
 	floodwallVarAskConntrack     = "ask_conntrack"
 	floodwallVarBackground4      = "background4"
 	floodwallVarBuckets6Mask     = "buckets6_mask"
 	floodwallVarBuckets6Seed     = "buckets6_seed"
+	floodwallVarChallenges       = "challenges"
 	floodwallVarClassifyDst      = "classify_dst"
 	floodwallVarClassifySrc      = "classify_src"
 	floodwallVarClientPorts      = "client_ports"
@@ -305,6 +309,8 @@ type floodwallMapSpecs struct {
 	Places           *ebpf.MapSpec `ebpf:"places"`
 	ProtectionStates *ebpf.MapSpec `ebpf:"protection_states"`
 	Protections      *ebpf.MapSpec `ebpf:"protections"`
+	RaknetRequests   *ebpf.MapSpec `ebpf:"raknet_requests"`
+	RaknetServers    *ebpf.MapSpec `ebpf:"raknet_servers"`
 	ReplyCounts      *ebpf.MapSpec `ebpf:"reply_counts"`
 	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
@@ -319,11 +325,13 @@ type floodwallMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
+	Admits          *ebpf.VariableSpec `ebpf:"admits"`
 	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	AskConntrack    *ebpf.VariableSpec `ebpf:"ask_conntrack"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
 	Buckets6Mask    *ebpf.VariableSpec `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
+	Challenges      *ebpf.VariableSpec `ebpf:"challenges"`
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
 	ClientPorts     *ebpf.VariableSpec `ebpf:"client_ports"`
@@ -454,6 +462,8 @@ type floodwallMaps struct {
 	Places           *ebpf.Map `ebpf:"places"`
 	ProtectionStates *ebpf.Map `ebpf:"protection_states"`
 	Protections      *ebpf.Map `ebpf:"protections"`
+	RaknetRequests   *ebpf.Map `ebpf:"raknet_requests"`
+	RaknetServers    *ebpf.Map `ebpf:"raknet_servers"`
 	ReplyCounts      *ebpf.Map `ebpf:"reply_counts"`
 	Reporters        *ebpf.Map `ebpf:"reporters"`
 	Samplers         *ebpf.Map `ebpf:"samplers"`
@@ -495,6 +505,8 @@ func (m *floodwallMaps) Close() error {
 		m.Places,
 		m.ProtectionStates,
 		m.Protections,
+		m.RaknetRequests,
+		m.RaknetServers,
 		m.ReplyCounts,
 		m.Reporters,
 		m.Samplers,
@@ -510,11 +522,13 @@ func (m *floodwallMaps) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
+	Admits          *ebpf.Variable `ebpf:"admits"`
 	Answers         *ebpf.Variable `ebpf:"answers"`
 	AskConntrack    *ebpf.Variable `ebpf:"ask_conntrack"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
 	Buckets6Mask    *ebpf.Variable `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
+	Challenges      *ebpf.Variable `ebpf:"challenges"`
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
 	ClientPorts     *ebpf.Variable `ebpf:"client_ports"`

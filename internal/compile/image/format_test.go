@@ -17,7 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
-	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers,
+	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers, RakNetServers,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -98,5 +98,6 @@ samplers 2 47fd42a9
 .data.replies 2 4629dfaf
 .data.services 1 7171248a
 game_answers 1 a55605d6
+raknet_servers 1 34ab2071
 slots 1 34
 `

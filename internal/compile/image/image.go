@@ -104,6 +104,9 @@ const (
 	GameQueries = "game_queries" // clients whose queries with a cookie went to a game server, struct a2s_query of bpf/a2s.h
 	GameAnswers = "game_answers" // what game servers have answered last, struct a2s_answer of bpf/a2s.h
 
+	RakNetServers  = "raknet_servers"  // what servers of RakNet say of themselves, struct raknet_server of bpf/raknet.h
+	RakNetRequests = "raknet_requests" // clients that have proved their address to one, struct raknet_request of bpf/raknet.h
+
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, a byte each
 	Verified   = "verified"    // clients that are known to be who they say: until when
@@ -139,9 +142,12 @@ const verifiedClients = 1 << 16
 // gameAnswers is the largest number of answers of game servers that are kept: three for each address and port of a service. Others are not kept.
 const gameAnswers = 768
 
-// gameQueries is the largest number of clients whose queries wait for an answer of a game server. Each CPU may keep 128 free entries
+// gameQueries is the largest number of clients whose queries or requests wait for an answer of a game server. Each CPU may keep 128 free entries
 // (kernel/bpf/bpf_lru_list.c, LOCAL_FREE_TARGET).
 const gameQueries = 16_384
+
+// rakNetServers is the largest number of addresses and ports of servers of RakNet of which is noted what they say. Others have to be asked each time.
+const rakNetServers = 256
 
 // Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
 // generic mode.
@@ -187,6 +193,9 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	}
 	if isSet(im.Constants["serves"]) {
 		spec.Maps[GameAnswers].MaxEntries, spec.Maps[GameQueries].MaxEntries = gameAnswers, gameQueries
+	}
+	if isSet(im.Constants["admits"]) {
+		spec.Maps[RakNetServers].MaxEntries, spec.Maps[RakNetRequests].MaxEntries = rakNetServers, gameQueries
 	}
 	for name, needed := range map[string]bool{Egress: im.Egress, Ingress: im.Ingress} {
 		if !needed {

@@ -45,6 +45,20 @@ func (f flooded) answered(t *testing.T, frame []byte) (payload []byte, passes bo
 	return sent.Payload, false
 }
 
+// asked is answered, and the rule that the frame is counted at.
+func (f flooded) asked(t *testing.T, frame []byte) (payload []byte, passes bool, at string) {
+	t.Helper()
+	before := f.counts(t)
+	payload, passes = f.answered(t, frame)
+	at = "default"
+	for i, n := range f.counts(t) {
+		if n > before[i] {
+			at = strings.TrimPrefix(f.program.Rules[i].Name, "game:")
+		}
+	}
+	return payload, passes, at
+}
+
 // turned has a challenge leave, of which the program at egress makes a query of its receiver.
 func (f flooded) turned(t *testing.T, frame, query []byte) {
 	t.Helper()
@@ -156,14 +170,7 @@ func TestGameQueries(t *testing.T) {
 			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 			ask := func(from string, query []byte) ([]byte, string) {
 				t.Helper()
-				before := f.counts(t)
-				answer, passes := f.answered(t, arrived(t, from, query))
-				at := "default"
-				for i, n := range f.counts(t) {
-					if n > before[i] {
-						at = strings.TrimPrefix(f.program.Rules[i].Name, "game:")
-					}
-				}
+				answer, passes, at := f.asked(t, arrived(t, from, query))
 				if want := at == "known" || at == "proved" || at == "game"; passes != want {
 					t.Errorf("a query counted at %s passes: %t", at, passes)
 				}

@@ -20,18 +20,21 @@ func floodPart(p *ir.Program) (component, error) {
 	ports := image.Shape{ValueSize: 8 * image.ClientWords, Entries: 1}
 	shape := image.Shape{ValueSize: uint32(image.FloodSize), Entries: uint32(len(p.Floods))}
 	numbers := image.Shape{ValueSize: 1 << 16, Entries: 1}
+	has := func(protocol packet.Datagrams) bool {
+		return slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol == protocol })
+	}
 	reads := slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol != packet.Generic })
-	serves := slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol == packet.A2S })
+	serves, admits := has(packet.A2S), has(packet.RakNet)
 	shapes := map[string]image.Shape{
 		image.ClientPorts: ports, image.PortFloods: numbers,
 		image.FloodLimits: shape, image.FloodStates: {ValueSize: (image.MaxFloods + 1) * image.FloodStateSize, Entries: 1},
 	}
 	masks := image.Shape{ValueSize: (packet.MostID + 1) * image.IDMaskSize, Entries: 1}
-	if slices.ContainsFunc(p.Floods, func(f ir.Flood) bool { return f.Protocol == packet.QUIC }) {
+	if has(packet.QUIC) {
 		shapes[image.IDMasks] = masks
 	}
 	return component{
-		constants: map[string]any{"floods": true, "reads_datagrams": reads, "serves": serves},
+		constants: map[string]any{"floods": true, "reads_datagrams": reads, "challenges": serves || admits, "serves": serves, "admits": admits},
 		shapes:    shapes,
 		fill: func(memory map[string][]byte) error {
 			if shapes[image.IDMasks] == masks {

@@ -40,7 +40,7 @@ func (x *Program) Listing() string {
 // public are the constants that anybody may know. The others are keys and seeds, which senders of packets must not know; a new constant is
 // among these until it is named here.
 var public = []string{
-	"answers", "ask_conntrack", "buckets6_mask", "classify_dst", "classify_src", "default_decision", "dns_port", "dns_ports",
+	"admits", "answers", "ask_conntrack", "buckets6_mask", "challenges", "classify_dst", "classify_src", "default_decision", "dns_port", "dns_ports",
 	"dns_verify", "dynamic_dst_sets", "dynamic_src_sets", "enabled_checks", "entry_calls", "filter4_hosts", "filter4_mask",
 	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
@@ -116,13 +116,15 @@ var mapUses = map[string]string{
 	image.ReplyFilter:      "replies: keys, and two filters in front of that hash: a bit for each bucket, and bits for each flow",
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
-	image.ClientPorts: "floods: a bit for each port whose clients are noted",
-	image.PortFloods:  "floods: of each port the flood that is detected there",
-	image.FloodLimits: "floods: by which limits each is detected",
-	image.GameQueries: "floods: clients whose queries wait for an answer of a game server",
-	image.GameAnswers: "floods: what game servers have answered last",
-	image.IDMasks:     "floods: the bits of an identifier, by its length",
-	image.FloodStates: "floods: until when each goes on and its limits are exceeded, the length of identifiers",
+	image.ClientPorts:    "floods: a bit for each port whose clients are noted",
+	image.PortFloods:     "floods: of each port the flood that is detected there",
+	image.FloodLimits:    "floods: by which limits each is detected",
+	image.GameQueries:    "floods: clients whose queries wait for an answer of a game server",
+	image.GameAnswers:    "floods: what game servers have answered last",
+	image.RakNetServers:  "floods: what servers of RakNet say of themselves",
+	image.RakNetRequests: "floods: clients of RakNet that have proved their address, and wait for the server's reply",
+	image.IDMasks:        "floods: the bits of an identifier, by its length",
+	image.FloodStates:    "floods: until when each goes on and its limits are exceeded, the length of identifiers",
 
 	image.HostEnds:  "answers: Ethernet addresses of this host, and broadcast addresses",
 	image.HostPorts: "protections: that of each port of this host",

@@ -96,6 +96,7 @@ services:
   - {name: tunnel, port: udp/51820, udp: {protect: wireguard}}
   - {name: http3, port: udp/443, udp: {protect: quic}}
   - {name: source, port: udp/27015, udp: {protect: a2s}}
+  - {name: bedrock, port: udp/19132, udp: {protect: raknet}}
 `,
 	"no rule": "default: drop",
 	"usual": `default: drop

@@ -157,6 +157,7 @@ func udpFloods() (all []dropTestCase) {
 			add(u, "/begins", ", of first packets", u.Begins)
 		}
 	}
+	add(rig.RakNetServer, "", "", rig.RakNetServer.Lacks)
 	return all
 }
 

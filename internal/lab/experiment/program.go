@@ -101,7 +101,7 @@ func runProgram(ctx context.Context, s *rig.Session) error {
 			newTable("program: nanoseconds a packet of a service, by its protection", serviceKinds(), serviceColumns()...),
 			newTable("program: nanoseconds a reply to what has left", replyKinds(), repliesColumn("replies")),
 			newTable("program: nanoseconds a packet that leaves", leavingKinds, repliesColumn("leaving")).ofLeaving(),
-			udpTable(rig.UDPServices[0]), udpTable(rig.UDPServices[1]), udpTable(rig.UDPServices[2]),
+			udpTable(rig.UDPServices[0]), udpTable(rig.UDPServices[1]), udpTable(rig.UDPServices[2]), udpTable(rig.RakNetServer),
 		} {
 			if t.keep(s.Wants); len(t.columns) == 0 {
 				continue

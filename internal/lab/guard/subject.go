@@ -80,6 +80,12 @@ var subjects = []subject{
 		during("udp/a2s/info", rig.GameServer, rig.XDPTX, rig.GameServer.Asks(rig.QueryInfo)),
 		during("udp/a2s/player", rig.GameServer, rig.XDPTX, rig.GameServer.Asks(rig.QueryPlayer)),
 	}},
+	{udpService(rig.RakNetServer), []kind{
+		during("udp/raknet/known", rig.RakNetServer, rig.XDPPass, rig.RakNetServer.Known()),
+		during("udp/raknet/refused", rig.RakNetServer, rig.XDPDrop, rig.RakNetServer.Refused()),
+		during("udp/raknet/first", rig.RakNetServer, rig.XDPTX, rig.RakNetServer.Asks(rig.RequestFirst)),
+		during("udp/raknet/second", rig.RakNetServer, rig.XDPDrop, rig.RakNetServer.Asks(rig.RequestForged)),
+	}},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),

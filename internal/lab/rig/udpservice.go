@@ -27,6 +27,18 @@ var (
 // GameServer is one of which server lists ask.
 var GameServer = UDPService{Protocol: "a2s", Lacks: "len=128", Begins: "len=128"}
 
+// Requests at a server of RakNet: a first one, which is answered, and a second one with a wrong cookie.
+const (
+	rakNetMagic   = "00ffff00fefefefefdfdfdfd12345678"
+	RequestFirst  = "payload=0x05" + rakNetMagic + "0b0000000000000000000000000000"
+	RequestForged = "payload=0x07" + rakNetMagic + "000000000004f5fffffdd0b804d40000000000000001"
+	rakNetData    = "len=128 payload=0x84"
+	rakNetReply   = "payload=0x06" + rakNetMagic + "00000000000000010005d4"
+)
+
+// RakNetServer is one of Minecraft Bedrock, which has said what it is.
+var RakNetServer = UDPService{Protocol: "raknet", Issues: rakNetReply, Lacks: rakNetData, Begins: rakNetData}
+
 // Asks is a query of one who is not known.
 func (u UDPService) Asks(query string) string { return stranger + query }
 

@@ -38,19 +38,20 @@ type FloodQuestion uint8
 
 // The questions. bpf/flood.h has the same numbers.
 const (
-	NoFlood    FloodQuestion = iota // the rule asks none
-	AsksKnown                       // whether the packet is of a known client
-	AsksCalm                        // whether there is no flood of packets of others
-	AsksProved                      // whether the packet has an identifier that the service has issued to anybody, of A2S to its sender, or a cookie of ours
-	AsksSpent                       // whether the one limit in Over would be exceeded: the packet is not charged
-	AsksStray                       // whether the packet has not the form of one with which somebody begins to talk
-	AsksServed                      // whether the packet is a query with a cookie of ours, and there is an answer of the service to give
-	AsksQuery                       // whether the packet is a query, as packet.Datagrams.Asks says
+	NoFlood     FloodQuestion = iota // the rule asks none
+	AsksKnown                        // whether the packet is of a known client
+	AsksCalm                         // whether there is no flood of packets of others
+	AsksProved                       // whether the packet has an identifier that the service has issued to anybody, of A2S to its sender, or a cookie of ours, of RakNet only that
+	AsksSpent                        // whether the one limit in Over would be exceeded: the packet is not charged
+	AsksStray                        // whether the packet has not the form of one with which somebody begins to talk
+	AsksServed                       // whether the packet is a query with a cookie of ours, and there is an answer of the service to give
+	AsksQuery                        // whether the packet is a query, as packet.Datagrams.Asks says
+	AsksOpening                      // whether it is one that is answered with a challenge, as packet.Datagrams.Opens says
 )
 
 // String is the word of a listing.
 func (q FloodQuestion) String() string {
-	return [...]string{AsksKnown: "known", AsksCalm: "calm", AsksProved: "proved", AsksSpent: "spent", AsksStray: "stray", AsksServed: "served", AsksQuery: "query"}[q]
+	return [...]string{AsksKnown: "known", AsksCalm: "calm", AsksProved: "proved", AsksSpent: "spent", AsksStray: "stray", AsksServed: "served", AsksQuery: "query", AsksOpening: "opening"}[q]
 }
 
 // asked reports whether the answer to what r asks about a flood is yes.
@@ -70,6 +71,8 @@ func (e *evaluation) asked(r *Rule) bool {
 		return e.Served != nil && e.Served(r.Flood, e.pkt)
 	case AsksQuery:
 		return e.program.Floods[r.Flood].Protocol.Asks(e.pkt.Payload)
+	case AsksOpening:
+		return e.program.Floods[r.Flood].Protocol.Opens(e.pkt.Payload)
 	}
 	return true
 }

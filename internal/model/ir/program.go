@@ -99,7 +99,7 @@ const (
 	Drop
 	Reject    // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
 	Truncate  // answer a DNS query with an empty, truncated response, so that the client asks again over TCP
-	Challenge // answer a query at a game server with a challenge, which the client is to repeat
+	Challenge // answer a query or request at a game server with a challenge, which the client is to repeat
 	Serve     // answer it with the latest answer of the server
 )
 

@@ -41,11 +41,23 @@ func query(payload []byte) (challenge []byte, ok bool) {
 	return nil, false
 }
 
-// Asks reports whether a datagram is a query that is answered with a challenge if it has not a right one.
+// Asks reports whether a datagram is a query or a request: of those that are answered with a challenge, or that have one.
 func (d Datagrams) Asks(payload []byte) bool {
-	if d != A2S {
-		return false
+	if d == RakNet {
+		_, ok := rakNetCookie(payload)
+		return ok || d.Opens(payload)
 	}
-	_, ok := query(payload)
-	return ok
+	return d.Opens(payload)
+}
+
+// Opens reports whether a datagram is answered with a challenge, if it has not a right one.
+func (d Datagrams) Opens(payload []byte) bool {
+	switch d {
+	case A2S:
+		_, ok := query(payload)
+		return ok
+	case RakNet:
+		return isRakNet(payload, rakNetRequest1) && payload[cookieAt] < RakNetVersions
+	}
+	return false
 }

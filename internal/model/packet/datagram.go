@@ -12,11 +12,12 @@ const (
 	WireGuard                  // https://www.wireguard.com/papers/wireguard.pdf, 5.4
 	QUIC                       // RFC 9000, 17; versions 1 and 2 (RFC 9369)
 	A2S                        // https://developer.valvesoftware.com/wiki/Server_queries, with other datagrams of a game beside
+	RakNet                     // https://github.com/vp817/RakNetProtocolDoc, of Minecraft Bedrock and other games
 )
 
 // String is the word of the policy.
 func (d Datagrams) String() string {
-	return [...]string{Generic: "generic", WireGuard: "wireguard", QUIC: "quic", A2S: "a2s"}[d]
+	return [...]string{Generic: "generic", WireGuard: "wireguard", QUIC: "quic", A2S: "a2s", RakNet: "raknet"}[d]
 }
 
 // Lengths in bytes.
@@ -37,7 +38,7 @@ const (
 
 // Least is the length of the shortest datagram with an identifier, in bytes.
 func (d Datagrams) Least() int {
-	return [...]int{Generic: 0, WireGuard: leastWireGuard, QUIC: leastQUIC, A2S: leastA2S}[d]
+	return [...]int{Generic: 0, WireGuard: leastWireGuard, QUIC: leastQUIC, A2S: leastA2S, RakNet: rakNetLong}[d]
 }
 
 // Chosen returns the identifier that the sender of a datagram has chosen and says in it: what is sent to him has it from then on. ok is false
@@ -110,6 +111,8 @@ func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 		if challenge, ok := query(payload); ok && len(challenge) > 0 {
 			return challenge, true
 		}
+	case RakNet:
+		return rakNetCookie(payload)
 	}
 	return nil, false
 }

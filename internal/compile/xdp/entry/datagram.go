@@ -73,15 +73,34 @@ func (s *section) proved(flood int, decision uint32, next string) {
 	})
 }
 
-// query jumps to next unless a packet may be a query at a game server, which is for general(): read_query() of bpf/a2s.h.
-func (s *section) query(next string) {
-	payload := s.family.l4 + udpHeader
+// query jumps to next unless a packet may be a query or a request at a game server, which is for general(): read_query() of bpf/a2s.h, and
+// read_request() of bpf/raknet.h.
+func (s *section) query(flood int, next string) {
+	payload, protocol := s.family.l4+udpHeader, s.Program.Floods[flood].Protocol
 	s.loadLength(asm.R1, s.family)
 	s.Add(
-		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(packet.A2S.Least()), next),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(packet.A2S.Least())),
+		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(protocol.Least()), next),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
 		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
-		asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JEq.Imm32(asm.R1, -1, toGeneral),
+	)
+	if protocol == packet.A2S {
+		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JEq.Imm32(asm.R1, -1, toGeneral))
+		return
+	}
+	s.Add(
+		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.Or.Imm(asm.R1, rakNetRequests), asm.JNE.Imm(asm.R1, rakNetRequest2, next),
+		asm.LoadMem(asm.R1, base, payload+1, asm.DWord), asm.LoadImm(asm.R2, rakNetMagic, asm.DWord), asm.JEq.Reg(asm.R1, asm.R2, toGeneral),
+	)
+}
+
+// noSecondRequest leaves a packet of a known client to general() that may be a second request at a server of RakNet: one with a cookie of ours is changed
+// (admit() of bpf/gamereply.h).
+func (s *section) noSecondRequest() {
+	payload := s.family.l4 + udpHeader
+	s.Add(
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+1),
+		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
+		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JEq.Imm(asm.R1, rakNetRequest2, toGeneral),
 	)
 }
 
@@ -148,9 +167,12 @@ const (
 	initiationLength    = 148 // INITIATION_LENGTH
 	mac1At              = 116 // MAC1_AT
 	quicVersion1        = 1 << 24
-	initialLength       = 1200              // INITIAL_LENGTH
-	drawnID             = 8                 // DRAWN_ID
-	longLeast           = 6 + packet.MostID // with a long header, so many bytes have the receiver's connection ID
+	initialLength       = 1200               // INITIAL_LENGTH
+	drawnID             = 8                  // DRAWN_ID
+	longLeast           = 6 + packet.MostID  // with a long header, so many bytes have the receiver's connection ID
+	rakNetRequest2      = 7                  // RAKNET_REQUEST2 of bpf/raknet.h
+	rakNetRequests      = 2                  // the bit by which it differs from the first, RAKNET_REQUEST1
+	rakNetMagic         = -0x1010101ff000100 // RAKNET_MAGIC1
 )
 
 // longID is connectionID for a packet with a long header at a place, which says how long it is. It jumps to none if there is no identifier that

@@ -36,15 +36,13 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 		s.noCalm(r.Flood)
 		s.portsFor(later)
 	case ir.AsksQuery:
-		if len(later) > 0 && s.Program.Rules[later[0].number].Asks == ir.AsksServed { // this is the first rule about queries
-			s.query(next)
-			s.Mark(next)
-		}
+		s.query(r.Flood, next)
+		s.Mark(next)
 		s.portsFor(later)
-	case ir.AsksServed:
+	case ir.AsksServed, ir.AsksOpening:
 		s.portsFor(later) // no query comes so far: see query
 	case ir.AsksProved:
-		if s.Program.Floods[r.Flood].Protocol == packet.A2S { // likewise
+		if p := s.Program.Floods[r.Flood].Protocol; p == packet.A2S || p == packet.RakNet { // likewise
 			s.portsFor(later)
 			return
 		}
@@ -86,6 +84,9 @@ func (s *section) knownClient(flood int, decision uint32, next string) {
 			asm.FnGetPrandomU32.Call(), asm.And.Imm(asm.R0, ir.KnownShare-1), asm.JEq.Imm(asm.R0, 0, drawn),
 		)
 		s.Mark(known)
+		if s.Program.Floods[flood].Protocol == packet.RakNet {
+			s.noSecondRequest()
+		}
 		s.decideAs(decision, notAsked)
 		s.Mark(drawn)
 		s.askFrame(image.KnownInFrame, flood|clientDrawn)

@@ -58,7 +58,7 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 		r.reply = true
 	case source.Asks != ir.NoFlood && onlyFields(source) && s.proto.number == packet.ProtoUDP:
 		r.flood, r.over = true, nil
-		if source.Asks == ir.AsksServed || source.Asks == ir.AsksQuery { // query leaves what they decide to general()
+		if source.Asks == ir.AsksServed || source.Asks == ir.AsksQuery || source.Asks == ir.AsksOpening { // query leaves what they decide to general()
 			r.general = false
 		}
 	case source.Conditional() && !justLimited(source):

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What servers of RakNet send (raknet.h): what they say of themselves, and replies to requests that this program has made of others. */
+#pragma once
+
+#include "client.h"
+#include "datagram.h"
+#include "raknet.h"
+#include "turnback.h"
+
+/* The second request of a client with a cookie of ours. l4 is where the UDP header begins of what the server sends. */
+static __always_inline struct raknet_request *noted_request(struct __sk_buff *skb, __u32 l4)
+{
+	struct service_client c = {};
+
+	return read_client(skb, l4, &c) ? bpf_map_lookup_elem(&raknet_requests, &c) : NULL;
+}
+
+/* Reads the first reply of a server, whose UDP header begins at l4. Returns false for another datagram. */
+static __always_inline bool read_reply1(struct __sk_buff *skb, __u32 l4, struct raknet_start *s)
+{
+	const __u32 least = offsetof(struct raknet_start, kind) + RAKNET_SHORT;
+
+	if (bpf_skb_load_bytes(skb, l4 + 1, s, sizeof(*s) - 1) && bpf_skb_load_bytes(skb, l4 + 1, s, least))
+		return false;
+	return s->kind == RAKNET_REPLY1 && has_magic(s);
+}
+
+/* The MTU that a reply has. */
+static __always_inline __u32 reply_mtu(const struct raknet_start *s)
+{
+	return s->security ? s->mtu[0] << 8 | s->mtu[1] : s->theirs[0] << 8 | s->theirs[1];
+}
+
+/*
+ * Notes what a server says of itself in a reply that leaves. Another number says that it was restarted, maybe with another MTU. Whoever gets a wrong number still talks to the server, so a reply that is forwarded counts, but
+ * for one that leaves where it came in. A global function.
+ */
+__noinline __u32 note_server(struct __sk_buff *skb, __u32 l4, struct raknet_start *s)
+{
+	struct raknet_server now = {}, *old;
+	struct service_key key = {};
+	struct address to;
+	__be16 port;
+
+	if (!s || skb->ingress_ifindex == skb->ifindex || !datagram_ends(skb, l4, &key.service, &to) ||
+	    bpf_skb_load_bytes(skb, l4, &port, sizeof(port)))
+		return 0;
+	key.port = opaque(bpf_ntohs(port)) & 0xffff;
+	old = bpf_map_lookup_elem(&raknet_servers, &key);
+	__builtin_memcpy(now.guid, s->guid, sizeof(now.guid));
+	now.mtu = reply_mtu(s);
+	if (old && old->mtu >= now.mtu && !__builtin_memcmp(old->guid, now.guid, sizeof(now.guid)))
+		return 0;
+	bpf_map_update_elem(&raknet_servers, &key, &now, BPF_ANY);
+	return 0;
+}
+
+/*
+ * Takes the first reply of a server that leaves. If its client waits with a second request, that client is known from now on, for as short as one is new,
+ * unless it goes on to come. Returns RAKNET_REQUEST2 then, of which turn_reply1() is to make the request, else 0. A global function.
+ */
+__noinline __u32 take_reply1(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index)
+{
+	struct raknet_start s = {};
+	struct raknet_request *r;
+	struct flood *f;
+	__u32 number;
+	__be16 port;
+
+	if (bpf_skb_load_bytes(skb, l4, &port, sizeof(port)))
+		return 0;
+	f = flood_of_port(port, &number);
+	if (!f || f->protocol != DATAGRAMS_RAKNET || !read_reply1(skb, l4, &s))
+		return 0;
+	r = noted_request(skb, l4);
+	if (!r || read_once(&r->until) < bpf_ktime_get_ns()) {
+		note_server(skb, l4, &s);
+		return 0;
+	}
+	r->until = 0;
+	promote_client(client, index, LIFE_REPLY_CLIENT - LIFE_REPLY_CLIENT_NEW);
+	return RAKNET_REQUEST2;
+}
+
+/* Turns such a reply into the client's second request, with the server's cookie if it has one. Returns a verdict. A global function. */
+__noinline int turn_reply1(struct __sk_buff *skb)
+{
+	struct raknet_request *r = noted_request(skb, turned_l4(skb));
+	struct raknet_start s = {};
+	struct turned m = {};
+	__u32 length;
+
+	if (!r || !read_reply1(skb, turned_l4(skb), &s))
+		return TCX_NEXT;
+	length = r->length;
+	m.data[0] = RAKNET_REQUEST2;
+	__builtin_memcpy(m.data + 1, s.magic, sizeof(s.magic));
+	if (s.security) {
+		__builtin_memcpy(m.data + RAKNET_COOKIE_AT, s.theirs, sizeof(s.theirs));
+		__builtin_memcpy(m.data + RAKNET_ADDRESS_AT, r->rest, sizeof(r->rest));
+		length += RAKNET_ADDRESS_AT;
+	} else {
+		__builtin_memcpy(m.data + RAKNET_COOKIE_AT, r->rest, sizeof(r->rest));
+		length += RAKNET_COOKIE_AT;
+	}
+	return turn_back(skb, &m, length);
+}

@@ -1,0 +1,180 @@
+package xdp_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestRakNetRandom has random datagrams arrive at a server of RakNet in a flood, of forms that are right, nearly right and wrong, with cookies that clients got
+// from the program, with those of others, and with the server's. The program, by its entry and without, decides as ir.Eval does; what it sends is no longer than
+// what came, and the server gets no cookie of the program.
+func TestRakNetRandom(t *testing.T) {
+	r := testutil.Random(t)
+	f := loadFlooded(t, "{protect: raknet, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
+	reasons := map[string]int{}
+	for range testutil.Scaled(10, 10_000) {
+		f.forget(t)
+		f.forgetAll(t, image.RakNetRequests)
+		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+		g := &rakNetTalk{flooded: f, r: r, cookies: map[string]string{}, versions: map[string]byte{}, known: map[string]bool{}}
+		const unit = 36 // bits of nanoseconds: COOKIE_UNIT
+		began := image.Monotonic() >> unit
+		g.begin(t)
+		for range 1000 {
+			if image.Monotonic()>>unit == began { // else there are other cookies
+				g.send(t, reasons)
+			}
+		}
+	}
+	for _, name := range []string{"game:known", "game:proved", "game:challenge", "game:total"} {
+		if reasons[name] < 200 {
+			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
+		}
+	}
+	t.Logf("%v", reasons)
+}
+
+// rakNetTalk is what servers of RakNet and their clients know.
+type rakNetTalk struct {
+	flooded
+	r        *rand.Rand
+	cookies  map[string]string // by client
+	versions map[string]byte   // that the cookie is of
+	known    map[string]bool   // clients that have opened a connection
+}
+
+func (g *rakNetTalk) client() string {
+	if g.r.IntN(4) == 0 {
+		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8::%x]:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
+	}
+	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
+}
+
+// begin has the packets that total lets pass, the servers tell of themselves, clients ask for cookies, and some open a connection.
+func (g *rakNetTalk) begin(t *testing.T) {
+	t.Helper()
+	for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} {
+		g.answered(t, arrived(t, "udp "+from+":7000", []byte("hello")))
+	}
+	for i := range 2 {
+		for _, client := range []string{"udp 198.51.100.99:1 > 192.0.2.%d:7000", "udp [2001:db8::99]:1 > [2001:db8::%d]:7000"} {
+			g.leave(t, left(t, fmt.Sprintf(client, i+1), reply1("", 1492)))
+		}
+	}
+	for i := range 8 {
+		client, version := g.client(), byte(g.r.IntN(packet.RakNetVersions))
+		if g.known[client] {
+			continue
+		}
+		answer, _ := g.answered(t, arrived(t, client, request1(version, 32+g.r.IntN(1400))))
+		g.cookies[client], g.versions[client] = string(answer[26:30]), version
+		if i%3 > 0 {
+			continue
+		}
+		six := g.r.IntN(2) == 0
+		g.passed(t, arrived(t, client, request2(g.cookies[client], six, 1200)))
+		g.turned(t, left(t, client, reply1("1234", 1492)), request2("1234", six, 1200))
+		g.known[client] = true
+	}
+}
+
+// datagram is a request with any cookie, or now and then another datagram.
+func (g *rakNetTalk) datagram(client string) []byte {
+	cookie := g.cookies[client]
+	switch g.r.IntN(6) {
+	case 0:
+		cookie = fmt.Sprintf("%04d", g.r.IntN(1e4))
+	case 1:
+		cookie = g.cookies[g.client()]
+	case 2:
+		b := []byte(cookie)
+		if len(b) > 0 {
+			b[g.r.IntN(4)] ^= 1 << g.r.IntN(8)
+		}
+		cookie = string(b)
+	}
+	b := request2(cookie, g.r.IntN(2) == 0, uint16(g.r.Uint32()))
+	switch g.r.IntN(8) {
+	case 0, 1:
+		b = request1(byte(g.r.IntN(20)), 18+g.r.IntN(1440))
+	case 2:
+		b = append([]byte{0x80 | byte(g.r.Uint32())}, b...)
+	case 3:
+		b[0] = byte(g.r.IntN(32))
+	}
+	if g.r.IntN(8) == 0 {
+		b[g.r.IntN(min(len(b), 40))] ^= 1 << g.r.IntN(8)
+	}
+	switch g.r.IntN(16) {
+	case 0:
+		b = b[:1+g.r.IntN(len(b))]
+	case 1:
+		b = append(b, make([]byte, 1+g.r.IntN(30))...)
+	}
+	return b
+}
+
+// send has a datagram arrive, and compares what becomes of it.
+func (g *rakNetTalk) send(t *testing.T, reasons map[string]int) {
+	t.Helper()
+	client := g.client()
+	frame := arrived(t, client, g.datagram(client))
+	if g.r.IntN(20) == 0 {
+		frame = frame[:14+g.r.IntN(len(frame)-13)]
+	}
+	pkt := packet.Decode(frame)
+	queries := g.program.Rules[slices.IndexFunc(g.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
+	named, _ := packet.RakNet.Named(pkt.Payload, 0)
+	ours := len(named) > 0 && string(named) == g.cookies[client]
+	verdict, reason := g.program.Eval(&pkt, ir.World{
+		Known:  func(*packet.Packet) bool { return g.known[client] },
+		Calm:   func(int, *packet.Packet) bool { return false },
+		Over:   func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) },
+		Spent:  func(int, *packet.Packet) bool { return true },
+		Proved: func(int, *packet.Packet) bool { return ours },
+	})
+	want := g.program.ReasonName(reason)
+	reasons[want]++
+	if g.r.IntN(2) == 0 {
+		a, err := g.AskAt(datapath.Question{Frame: frame})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "default"
+		if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(g.program.Rules) {
+			got = g.program.Rules[at].Name
+		}
+		if strings.HasPrefix(want, "game") && got != want || ir.Verdict(a.Verdict) != verdict {
+			t.Fatalf("%x from %s: %s at %s; ir.Eval says %s at %s", frame, client, ir.Verdict(a.Verdict), got, verdict, want)
+		}
+		return
+	}
+	answer, passes := g.answered(t, frame)
+	if passes != (verdict == ir.Pass) || (answer != nil) != verdict.Answers() || len(answer) > len(pkt.Payload) {
+		t.Fatalf("%x from %s: it passes is %t, answered with %x; ir.Eval says %s at %s", frame, client, passes, answer, verdict, want)
+	}
+	switch {
+	case verdict == ir.Challenge && g.cookies[client] != "" && pkt.Payload[17] == g.versions[client] && string(answer[26:30]) != g.cookies[client]:
+		t.Fatalf("%s gets the cookie %x, and got %x", client, answer[26:30], g.cookies[client])
+	case passes && ours:
+		isFirstOf(t, g.passed(t, frame), pkt.Payload, g.versions[client])
+	case passes:
+		o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100), Repeat: 1}
+		if _, err := g.Native().Run(&o); err != nil || !bytes.Equal(o.DataOut[:len(frame)], frame) {
+			t.Fatalf("%x from %s passes as %x, %v", frame, client, o.DataOut, err)
+		}
+	}
+}
