@@ -75,7 +75,9 @@ type floodwallGuard struct {
 	Limit      uint32
 	Slot       uint32
 	Flags      uint32
-	Reserved   uint32
+	Flooded    uint32
+	GoOn       uint32
+	NewNames   uint32
 }
 
 type floodwallProtection struct {
@@ -100,6 +102,7 @@ type floodwallProtection struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	floodwallMapActions          = "actions"
+	floodwallMapAnsweredNames    = "answered_names"
 	floodwallMapAskers           = "askers"
 	floodwallMapBuckets6         = "buckets6"
 	floodwallMapConditions       = "conditions"
@@ -108,6 +111,7 @@ const (
 	floodwallMapDynamic          = "dynamic"
 	floodwallMapEvictions        = "evictions"
 	floodwallMapFloodLimits      = "flood_limits"
+	floodwallMapFloodedZones     = "flooded_zones"
 	floodwallMapFlows            = "flows"
 	floodwallMapFull4            = "full4"
 	floodwallMapGameAnswer       = "game_answer"
@@ -119,6 +123,7 @@ const (
 	floodwallMapHostPorts        = "host_ports"
 	floodwallMapHosts4           = "hosts4"
 	floodwallMapHosts4Found      = "hosts4_found"
+	floodwallMapLeavingResponse  = "leaving_response"
 	floodwallMapLimitInfo        = "limit_info"
 	floodwallMapLimits           = "limits"
 	floodwallMapLines4           = "lines4"
@@ -139,6 +144,7 @@ const (
 	floodwallProgEgress          = "egress"
 	floodwallProgFloodwall       = "floodwall"
 	floodwallProgIngress         = "ingress"
+	floodwallVarAnsweredMask     = "answered_mask"
 	floodwallVarAnswers          = "answers"
 	floodwallVarAskConntrack     = "ask_conntrack"
 	floodwallVarBackground4      = "background4"
@@ -217,9 +223,11 @@ const (
 	floodwallVarTableConditions  = "table_conditions"
 	floodwallVarTick             = "tick"
 	floodwallVarTrafficShare     = "traffic_share"
+	floodwallVarUnansweredBit    = "unanswered_bit"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
 	floodwallVarZero             = "zero"
+	floodwallVarZoneTimes        = "zone_times"
 )
 
 // loadFloodwall returns the embedded CollectionSpec for floodwall.
@@ -274,6 +282,7 @@ type floodwallProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
 	Actions          *ebpf.MapSpec `ebpf:"actions"`
+	AnsweredNames    *ebpf.MapSpec `ebpf:"answered_names"`
 	Askers           *ebpf.MapSpec `ebpf:"askers"`
 	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions       *ebpf.MapSpec `ebpf:"conditions"`
@@ -282,6 +291,7 @@ type floodwallMapSpecs struct {
 	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions        *ebpf.MapSpec `ebpf:"evictions"`
 	FloodLimits      *ebpf.MapSpec `ebpf:"flood_limits"`
+	FloodedZones     *ebpf.MapSpec `ebpf:"flooded_zones"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GameAnswer       *ebpf.MapSpec `ebpf:"game_answer"`
@@ -293,6 +303,7 @@ type floodwallMapSpecs struct {
 	HostPorts        *ebpf.MapSpec `ebpf:"host_ports"`
 	Hosts4           *ebpf.MapSpec `ebpf:"hosts4"`
 	Hosts4Found      *ebpf.MapSpec `ebpf:"hosts4_found"`
+	LeavingResponse  *ebpf.MapSpec `ebpf:"leaving_response"`
 	LimitInfo        *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
 	Lines4           *ebpf.MapSpec `ebpf:"lines4"`
@@ -316,6 +327,7 @@ type floodwallMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
+	AnsweredMask    *ebpf.VariableSpec `ebpf:"answered_mask"`
 	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	AskConntrack    *ebpf.VariableSpec `ebpf:"ask_conntrack"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
@@ -394,9 +406,11 @@ type floodwallVariableSpecs struct {
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
 	TrafficShare    *ebpf.VariableSpec `ebpf:"traffic_share"`
+	UnansweredBit   *ebpf.VariableSpec `ebpf:"unanswered_bit"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
+	ZoneTimes       *ebpf.VariableSpec `ebpf:"zone_times"`
 }
 
 // floodwallObjects contains all objects after they have been loaded into the kernel.
@@ -420,6 +434,7 @@ func (o *floodwallObjects) Close() error {
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
 	Actions          *ebpf.Map `ebpf:"actions"`
+	AnsweredNames    *ebpf.Map `ebpf:"answered_names"`
 	Askers           *ebpf.Map `ebpf:"askers"`
 	Buckets6         *ebpf.Map `ebpf:"buckets6"`
 	Conditions       *ebpf.Map `ebpf:"conditions"`
@@ -428,6 +443,7 @@ type floodwallMaps struct {
 	Dynamic          *ebpf.Map `ebpf:"dynamic"`
 	Evictions        *ebpf.Map `ebpf:"evictions"`
 	FloodLimits      *ebpf.Map `ebpf:"flood_limits"`
+	FloodedZones     *ebpf.Map `ebpf:"flooded_zones"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GameAnswer       *ebpf.Map `ebpf:"game_answer"`
@@ -439,6 +455,7 @@ type floodwallMaps struct {
 	HostPorts        *ebpf.Map `ebpf:"host_ports"`
 	Hosts4           *ebpf.Map `ebpf:"hosts4"`
 	Hosts4Found      *ebpf.Map `ebpf:"hosts4_found"`
+	LeavingResponse  *ebpf.Map `ebpf:"leaving_response"`
 	LimitInfo        *ebpf.Map `ebpf:"limit_info"`
 	Limits           *ebpf.Map `ebpf:"limits"`
 	Lines4           *ebpf.Map `ebpf:"lines4"`
@@ -461,6 +478,7 @@ type floodwallMaps struct {
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
 		m.Actions,
+		m.AnsweredNames,
 		m.Askers,
 		m.Buckets6,
 		m.Conditions,
@@ -469,6 +487,7 @@ func (m *floodwallMaps) Close() error {
 		m.Dynamic,
 		m.Evictions,
 		m.FloodLimits,
+		m.FloodedZones,
 		m.Flows,
 		m.Full4,
 		m.GameAnswer,
@@ -480,6 +499,7 @@ func (m *floodwallMaps) Close() error {
 		m.HostPorts,
 		m.Hosts4,
 		m.Hosts4Found,
+		m.LeavingResponse,
 		m.LimitInfo,
 		m.Limits,
 		m.Lines4,
@@ -504,6 +524,7 @@ func (m *floodwallMaps) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
+	AnsweredMask    *ebpf.Variable `ebpf:"answered_mask"`
 	Answers         *ebpf.Variable `ebpf:"answers"`
 	AskConntrack    *ebpf.Variable `ebpf:"ask_conntrack"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
@@ -582,9 +603,11 @@ type floodwallVariables struct {
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
 	TrafficShare    *ebpf.Variable `ebpf:"traffic_share"`
+	UnansweredBit   *ebpf.Variable `ebpf:"unanswered_bit"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
+	ZoneTimes       *ebpf.Variable `ebpf:"zone_times"`
 }
 
 // floodwallPrograms contains all programs after they have been loaded into the kernel.

@@ -17,7 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
-	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers,
+	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers, AnsweredNames, FloodedZones, ZoneTimes,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -98,5 +98,8 @@ samplers 1 887429e0
 .data.replies 2 4629dfaf
 .data.services 1 7171248a
 game_answers 1 a55605d6
+answered_names 1 9ffea29c
+flooded_zones 1 ee223007
+.data.zones 1 fdbf5e75
 slots 1 34
 `

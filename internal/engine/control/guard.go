@@ -24,7 +24,7 @@ func (t *transaction) mayEgress() error {
 	}
 	t.xdp.Egress = false
 	t.manifest.NoEgress(t.compiled.Program.Guards)
-	t.note(fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	t.note(fmt.Sprintf("guards limit no responses, no client becomes verified by an answer over TCP, and no zone counts as flooded: %v", err))
 	return nil
 }
 
