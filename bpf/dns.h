@@ -11,6 +11,7 @@
 #include "siphash.h"
 #include "verifier.h"
 #include "verify.h"
+#include "zone.h"
 
 /* The ports at which rules match DNS queries, as ranges. Constants to the verifier, which removes the parser when there are none. */
 const volatile __u32 dns_ports;
@@ -145,6 +146,8 @@ static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, str
 		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;
 		p->verified = client_verified(ctx, p, cookie, cookie >> 32);
 	}
+	if (unanswered_bit && !p->verified && name_unanswered(p, m))
+		p->dns_names |= unanswered_bit;
 }
 
 static __always_inline void no_dns(struct packet *p)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel.h"
+#include "packet.h"
 #include "siphash.h"
 
 enum {
@@ -30,8 +31,11 @@ struct dns_message {
 	__u32 labels;                            /* of the name, the root aside */
 	__u32 options;                           /* where the OPT record's data begins, 0 without that record */
 	__u32 options_end;
+	__u32 name_end; /* behind the name, of a response (response.h) */
+	__u32 zone;     /* the flooded zone that has the name, by its place: zone.h */
 	__u32 reserved;
-	struct siphash hash; /* of the labels from the last one on: names.h */
+	struct siphash hash;   /* of the labels from the last one on: names.h */
+	struct charged charge; /* of a limit that counts by that hash: zone.h. All this is too large for the stack */
 };
 
 struct {

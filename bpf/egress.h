@@ -13,6 +13,7 @@
 #include "limit.h"
 #include "packet.h"
 #include "sampleleaving.h"
+#include "response.h"
 #include "skb.h"
 #include "verify.h"
 
@@ -57,9 +58,9 @@ static __always_inline void leaving_tcp(struct __sk_buff *skb, struct packet *p,
 
 /*
  * Whether a response is to be dropped. Of a fragmented response only the first fragment has the ports: it is charged
- * for all of them, by the length in the UDP header.
+ * for all of them, by the length in the UDP header. Sets *told if it is to be noted what the response says.
  */
-static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p, __u32 headers)
+static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p, __u32 headers, bool *told)
 {
 	struct guard *guard;
 	struct udphdr udp;
@@ -68,7 +69,11 @@ static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p,
 	if (bpf_skb_load_bytes(skb, p->l4, &udp, sizeof(udp)))
 		return false;
 	guard = guard_of(PORT_UDP + bpf_ntohs(udp.source));
-	if (!guard || !(guard->flags & GUARD_LIMIT))
+	if (!guard)
+		return false;
+	if (unanswered_bit && guard->flags & GUARD_NAMES && p->fragment != FRAGMENT_FIRST)
+		*told = keep_response(p, PORT_UDP + bpf_ntohs(udp.source), bpf_ntohs(udp.len));
+	if (!(guard->flags & GUARD_LIMIT))
 		return false;
 	length = headers + bpf_ntohs(udp.len);
 	if (p->length < length)
@@ -79,30 +84,41 @@ static __always_inline bool leaving_udp(struct __sk_buff *skb, struct packet *p,
 	return !(guard->flags & GUARD_OBSERVE);
 }
 
-/* What guards make of a packet that leaves. A global function, so that its packet is not on the stack of what else egress() does. */
+/* A response that may leave, of which note_response() is to be called. */
+#define LEAVES_TELLING 1
+
+/* What guards make of a packet that leaves: a verdict, or LEAVES_TELLING. A global function, so that its packet is not on the stack of what else egress() does. */
 __noinline int guard_leaving(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	__u32 ip = skb_ip(skb, &p);
+	bool told = false;
 
 	if (!p.l4)
 		return TCX_NEXT;
 	if (p.proto == IPPROTO_TCP)
 		leaving_tcp(skb, &p, p.l4 - ip);
-	else if (p.proto == IPPROTO_UDP && leaving_udp(skb, &p, p.l4 - ip))
+	else if (p.proto == IPPROTO_UDP && leaving_udp(skb, &p, p.l4 - ip, &told))
 		return TCX_DROP;
-	return TCX_NEXT;
+	return told ? LEAVES_TELLING : TCX_NEXT;
 }
 
 SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
 	__u32 query = notes_flows ? note_leaving(skb) : 0;
+	int verdict;
 
 	watch_leaving(skb);
 	if (admits && query == RAKNET_REQUEST2)
 		return turn_reply1(skb);
 	if (serves && query)
 		return turn_challenge(skb, query);
-	return guarded ? guard_leaving(skb) : TCX_NEXT;
+	if (!guarded)
+		return TCX_NEXT;
+	verdict = guard_leaving(skb);
+	if (verdict != LEAVES_TELLING)
+		return verdict;
+	note_response(skb);
+	return TCX_NEXT;
 }

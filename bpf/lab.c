@@ -47,8 +47,8 @@ struct recipe {
 	__u32 words;   /* of an address: 1 for IPv4, 4 for IPv6 */
 	struct address source, destination;
 	struct field16 sport, dport, id;
-	__u64 tcp_random;  /* mask of the random bits in sequence and acknowledgment number */
-	__u32 tcp_at;      /* where these two are */
+	__u64 tcp_random;  /* mask of the random bits in sequence and acknowledgment number, or in a payload of UDP */
+	__u32 tcp_at;      /* where these are */
 	__u32 id_at;       /* IPv4 identification, random; 0: as in the template */
 	__u32 ip_check_at; /* 0: no IPv4 header */
 	__u32 ip_sum;      /* of the template's IPv4 header */

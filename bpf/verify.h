@@ -14,6 +14,7 @@ enum {
 	MAX_SECRETS = 2,   /* the present one, and the one before, of which clients may still have cookies */
 	GUARD_LIMIT = 1,   /* flags: responses are limited, */
 	GUARD_OBSERVE = 2, /* but what exceeds the limit is only counted */
+	GUARD_NAMES = 4,   /* responses are looked at: zone.h */
 };
 
 /* The configuration of a guard. internal/compile/xdp/guard.go fills this map and the next. */
@@ -24,7 +25,9 @@ struct guard {
 	__u32 limit;  /* of responses */
 	__u32 slot;   /* that those above it are counted in */
 	__u32 flags;
-	__u32 reserved;
+	__u32 flooded;   /* the limit of responses of a zone without an answer, above which it is flooded, */
+	__u32 go_on;     /* that of queries, above which it goes on to be, */
+	__u32 new_names; /* and that of names of a domain that are new */
 };
 
 struct {

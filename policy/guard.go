@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,11 +21,12 @@ var amplifying = []uint32{
 
 // defaultGuard is `guard: dns`. What one client asks for is far below 20 queries a second over time, and a page with many
 // hosts asks 40 at once; behind the addresses of a /24 are more clients, not all of them busy. A verified client can be a
-// resolver of many.
+// resolver of many. Of one zone, clients ask for 100 names a second that do not exist only if programs do so: lists of bad senders, and floods. A resolver
+// that waits for a server which does not answer has some hundred places for it (unbound: 1,024 a thread, for seconds each).
 func defaultGuard(at Pos) *Guard {
 	over := func(n uint64, burst uint64) Over { return Over{Pos: at, Rate: n, Per: time.Second, Burst: burst} }
 	by := func(v4, v6 int, o Over) Over { o.From = &PrefixLen{v4, v6}; return o }
-	total, replies := over(50_000, 50_000), over(100_000, 100_000)
+	total, replies, names := over(50_000, 50_000), over(100_000, 100_000), over(100, 100)
 	return &Guard{
 		Pos:      at,
 		Limits:   []Over{by(defaultV4, defaultV6, over(20, 40)), by(24, 56, over(50, 100))},
@@ -32,6 +34,7 @@ func defaultGuard(at Pos) *Guard {
 		Verified: []Over{by(defaultV4, defaultV6, over(1000, 2000))},
 		Types:    slices.Clone(amplifying),
 		Replies:  &replies,
+		Names:    &names,
 		Responses: &Over{
 			Pos: at, Rate: 20_000_000, Per: time.Second, Bits: true, Burst: 20_000_000, To: &PrefixLen{24, 56},
 		},
@@ -59,6 +62,7 @@ var guardKeys = []key[Guard]{
 	{"verified", func(p place, to *Guard, v *node) { to.Verified = p.guardLimits("verified", v) }},
 	{"types", place.guardTypes},
 	{"replies", func(p place, to *Guard, v *node) { to.Replies = p.totalRate("replies", v) }},
+	{"names", func(p place, to *Guard, v *node) { to.Names = p.zoneNames(v) }},
 	{"responses", place.responses},
 	{"verify", place.verify},
 	{"secret", func(p place, to *Guard, v *node) { to.Secret = scalarOf(p, "secret", v, secretPath) }},
@@ -130,7 +134,8 @@ func (p place) rateForAll(key string, v *node, read func(string) (rate, *flaw)) 
 	}
 	o := p.over(key, v)
 	if per := v.Get("per"); per != nil {
-		p.errorf(per.Pos, "%s is one rate for all, without per", key).Hint = "limits by prefix stand under limit"
+		p.errorf(per.Pos, "%s is one rate for %s, without per", key, cmp.Or(map[string]string{"names": "each zone"}[key], "all")).Hint =
+			"limits by prefix stand under limit"
 	}
 	return &o
 }
@@ -141,6 +146,19 @@ func rateOrOff(text string) (rate, *flaw) {
 		f.hintf("write off to switch it off")
 	}
 	return r, f
+}
+
+// zoneNames reads the limit by which a zone is flooded.
+func (p place) zoneNames(v *node) *Over {
+	if isOff(v) {
+		return nil
+	}
+	before := len(p.r.errs)
+	o := p.totalRate("names", v)
+	if o != nil && len(p.r.errs) == before && o.Bits {
+		p.errorf(v.Pos, "names limits responses, got a rate in bits").Hint = "write names: 100/s"
+	}
+	return o
 }
 
 // responses reads the limit on what leaves.
@@ -203,7 +221,11 @@ func (p place) guardedPorts(s *Service, n *node) {
 	if hasTCP(s.Port) {
 		return
 	}
-	s.Guard.Verify = 0
+	s.Guard.Verify, s.Guard.Names = 0, nil
+	if names := v.Get("names"); names != nil && !isOff(names) {
+		p.errorf(names.Pos, "names needs a port of TCP: clients whose queries are truncated come back over it").Hint =
+			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d], or remove names", s.Port[0].First)
+	}
 	if verify := v.Get("verify"); verify != nil && !isOff(verify) {
 		p.errorf(verify.Pos, "verify needs a port of TCP: who is answered over it is verified").Hint =
 			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d], or remove verify", s.Port[0].First)

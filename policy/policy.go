@@ -239,7 +239,8 @@ type Guard struct {
 	Total     *Over         // of all unverified clients together, likewise; nil: none
 	Verified  []Over        // of queries of verified clients, which are dropped
 	Types     []uint32      // of queries that only verified clients get answered over UDP
-	Replies   *Over         // of truncated responses to queries of Types, in all; those beyond are dropped
+	Replies   *Over         // of truncated responses to queries of Types and below flooded zones, in all; those beyond are dropped
+	Names     *Over         // of responses of a zone that say a name does not exist; above it the zone is flooded; nil: none ever is
 	Responses *Over         // of the resolver's responses by destination, in bits; those beyond are dropped
 	Verify    time.Duration // how long a client that was answered over TCP is verified; 0: it is not
 	Secret    string        // file of DNS cookie secrets, as written; "": cookies are not looked at

@@ -77,6 +77,10 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.Println("")
 		e.Println("%s verified by answers over TCP, capacity %s", wording.Things(v.Clients, "client", "clients"), wording.Count(v.Capacity))
 	}
+	if n := s.Names; n != nil {
+		e.Println("")
+		e.Println("%s answered, capacity %s", wording.Things(n.Answered, "name", "names"), wording.Count(n.Capacity))
+	}
 	if u := s.UDP; u != nil {
 		e.Println("")
 		e.Println("%s", clientsLine(u))

@@ -14,7 +14,7 @@ import (
 
 // StatusTables makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
 func StatusTables(s *control.Status, all bool) []*wording.Table {
-	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s), udpTable(s)}
+	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s), zoneTable(s), udpTable(s)}
 }
 
 func deviceTable(s *control.Status) *wording.Table {
@@ -95,6 +95,17 @@ func udpTable(s *control.Status) *wording.Table {
 			flood = fmt.Sprintf("for %.0f s", u.Left)
 		}
 		t.Row(u.Service, u.Protocol, flood)
+	}
+	return t
+}
+
+func zoneTable(s *control.Status) *wording.Table {
+	t := wording.NewTable("flooded zone", "for")
+	if s.Names == nil {
+		return t
+	}
+	for _, z := range s.Names.Flooded {
+		t.Row(wording.Printable(z.Zone), fmt.Sprintf("%.0f s", z.Left))
 	}
 	return t
 }

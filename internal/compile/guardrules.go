@@ -20,9 +20,12 @@ import (
 const slip = 2
 
 // guard adds the rules that protect a resolver, before the rule that passes its traffic:
-// - packets that are no queries are dropped;
-// - verified clients have a limit of their own;
-// - queries of all others are answered with TC, to come back over TCP, if their answers amplify or if they come too often.
+//   - packets that are no queries are dropped;
+//   - verified clients have a limit of their own;
+//   - queries of all others are answered with TC, to come back over TCP, if their answers amplify, if they ask below a flooded zone for a name that was not
+//     answered, or if they come too often.
+//
+// Truncated answers of the first two kinds have one rate. Queries below flooded zones come before the limits of what passes, and do not use them up.
 func (l *lowering) guard(s policy.Service) error {
 	g := s.Guard
 	if g == nil {
@@ -34,37 +37,48 @@ func (l *lowering) guard(s policy.Service) error {
 		name    string
 		verdict ir.Verdict
 		slip    uint32
-		over    []policy.Over
+		over    []int // limits
 		match   []ir.Match
+		names   bool // Rule.Unanswered
 	}
+	over := func(name string, over ...policy.Over) []int { return l.limits(s.Name+":"+name, over) }
 	rules := []guardRule{
 		{name: "malformed", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSMalformed)},
 		{name: "response", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSResponse)},
 		{name: "other", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSOther)},
 	}
 	if g.Verified != nil {
-		rules = append(rules, guardRule{name: "verified", verdict: ir.Drop, over: g.Verified, match: verified})
+		rules = append(rules, guardRule{name: "verified", verdict: ir.Drop, over: over("verified", g.Verified...), match: verified})
+	}
+	var most []int
+	if g.Types != nil || g.Names != nil {
+		most = over("replies", replies(g)...)
 	}
 	if g.Types != nil {
-		if over := replies(g); over != nil {
-			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: over, match: append(unverified, types)})
+		if most != nil {
+			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: most, match: append(unverified, types)})
 		}
 		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, match: append(unverified, types)})
 	}
+	if g.Names != nil {
+		if most != nil {
+			rules = append(rules, guardRule{name: "names-replies", verdict: ir.Drop, over: most, match: unverified, names: true})
+		}
+		rules = append(rules, guardRule{name: "names", verdict: ir.Truncate, match: unverified, names: true})
+	}
 	if g.Total != nil && g.Replies != nil {
-		over := []policy.Over{together(*g.Total, *g.Replies)}
-		rules = append(rules, guardRule{name: "flood", verdict: ir.Drop, over: over, match: unverified})
+		rules = append(rules, guardRule{name: "flood", verdict: ir.Drop, over: over("flood", together(*g.Total, *g.Replies)), match: unverified})
 	}
 	if g.Limits != nil {
-		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: g.Limits, match: unverified})
+		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: over("limit", g.Limits...), match: unverified})
 	}
 	if g.Total != nil {
-		rules = append(rules, guardRule{name: "total", verdict: ir.Truncate, slip: slip, over: []policy.Over{*g.Total}, match: unverified})
+		rules = append(rules, guardRule{name: "total", verdict: ir.Truncate, slip: slip, over: over("total", *g.Total), match: unverified})
 	}
 	for _, r := range rules {
 		rule := ir.Rule{
 			Name: s.Name + ":" + r.name, Kind: ir.RuleKindService, Line: s.Pos.Line, Col: s.Pos.Col,
-			Verdict: r.verdict, Slip: r.slip, Observe: g.Observe,
+			Verdict: r.verdict, Slip: r.slip, Observe: g.Observe, Over: r.over, Unanswered: r.names,
 		}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.dnsPort(&rule)
@@ -74,7 +88,6 @@ func (l *lowering) guard(s policy.Service) error {
 		if r.verdict == ir.Truncate {
 			rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
 		}
-		rule.Over = l.limits(rule.Name, r.over)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
 	return l.guardBeside(s)
@@ -115,11 +128,29 @@ func (l *lowering) guardBeside(s policy.Service) (err error) {
 	if s.Guard.Responses != nil {
 		g.Out = l.limits(s.Name+":responses", []policy.Over{*s.Guard.Responses})[0]
 	}
+	if names := s.Guard.Names; names != nil {
+		g.Names = l.zoneNames(s.Name, *names)
+	}
 	if s.Guard.Secret != "" {
 		g.Secrets, err = readSecrets(beside(l.file, s.Guard.Secret))
 	}
 	l.program.Guards = append(l.program.Guards, g)
 	return err
+}
+
+// heldZones is how many zones, and domains, the limits of flooded zones hold at a time. A resolver that answers 50,000 queries a second has no more of
+// them that exceed a limit.
+const heldZones = 1 << 14
+
+// zoneNames adds the limits by which zones are flooded. One goes on to be at half of the rate at which it begins. Of one domain, 50 names a second are learnt: of a large
+// one, the names that are often asked for at once, and of one in which all names exist a third of the table in an hour.
+func (l *lowering) zoneNames(service string, flooded policy.Over) *ir.Names {
+	flooded.From, flooded.Max = &policy.PrefixLen{V4: 32, V6: 128}, heldZones
+	goOn, fresh := flooded, flooded
+	goOn.Rate, goOn.Burst = max(flooded.Rate/2, 1), max(flooded.Burst/2, 1)
+	fresh.Rate, fresh.Per, fresh.Burst = 50, time.Second, 1<<14
+	numbers := l.limits(service+":names", []policy.Over{flooded, goOn, fresh})
+	return &ir.Names{Flooded: numbers[0], GoOn: numbers[1], New: numbers[2]}
 }
 
 func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: ranges.Of(v)}} }

@@ -19,6 +19,7 @@ type Flow struct {
 
 	Payload  []byte
 	RandomID bool // of UDP: the first two bytes of the payload, of a DNS message the identifier, are random
+	Random   int  // of UDP: where in the payload 8 bytes are random, each of 32 values; an even number, 0 for none
 	Size     int  // of the frame in bytes, without check sequence: a short payload is lengthened with zeros to reach it
 
 	VLAN      []uint16 // tags, the outermost first; at most two
@@ -138,6 +139,9 @@ func (f *Flow) check() error {
 	}
 	if f.RandomID && (f.proto() != byte(UDP) || len(f.Payload) < 2) {
 		return errors.New("random identifier: must be of UDP with a payload")
+	}
+	if f.Random != 0 && (f.proto() != byte(UDP) || f.Random < 0 || f.Random%2 != 0 || f.Random+8 > len(f.Payload) || headersBefore(f)+8+f.Random+8 > headerMax) {
+		return errors.New("random bytes: must be at an even offset of the payload, of UDP, and in the first 256 bytes of the frame")
 	}
 	if len(f.Options)%4 != 0 || len(f.Options) > 40 {
 		return fmt.Errorf("tcp options of %d bytes: must be whole words, and at most 40 bytes", len(f.Options))

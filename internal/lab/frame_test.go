@@ -91,6 +91,36 @@ func TestRandomID(t *testing.T) {
 	}
 }
 
+// TestRandomPayload checks that eight bytes of the payload are all sorts, that nothing else is touched, and that checksums are right.
+func TestRandomPayload(t *testing.T) {
+	p := newPair(t)
+	sink := p.sink(t, p.b, CaptureDrop)
+	flow := Flow{
+		From: MustAddrs("198.18.0.0/15"), To: MustAddrs("10.0.0.2"), SPort: AnyPort, DPort: Port(53),
+		Payload: []byte("id of a query.."), RandomID: true, Random: 6,
+	}
+	const n = 300
+	seen := map[string]bool{}
+	for i, frame := range p.exchange(t, sink, flow, n) {
+		if _, err := describe(frame, &flow); err != nil {
+			t.Fatalf("frame %d: %v\n%x", i, err, frame)
+		}
+		payload := string(frame[14+20+8:][:len(flow.Payload)])
+		if payload[2:6] != " of " || payload[14:] != "." {
+			t.Fatalf("frame %d: payload %q", i, payload)
+		}
+		seen[payload[6:14]] = true
+	}
+	if len(seen) < n {
+		t.Errorf("%d different bytes in %d frames", len(seen), n)
+	}
+	for _, at := range []int{-2, 5, 8, 300} {
+		if err := (&Flow{From: flow.From, To: flow.To, Payload: flow.Payload, Random: at}).check(); err == nil {
+			t.Errorf("random bytes at %d of %d are taken", at, len(flow.Payload))
+		}
+	}
+}
+
 // wantV6 is what the same flow looks like between IPv6 addresses.
 func wantV6(f *Flow, v4 string) string {
 	s := strings.NewReplacer("198.18.0.0/15:", "[2001:db8::/33]:", "10.0.0.2:", "[fd00::2]:",

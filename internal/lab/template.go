@@ -171,6 +171,10 @@ func (t *template) l4(f *Flow, l4 int) {
 		h[8], h[9] = 0, 0
 		t.flow.Id = labField16{At: uint16(l4 + 8), Count: 1 << 16}
 	}
+	if f.Random != 0 {
+		clear(h[8+f.Random:][:8])
+		t.flow.TcpAt, t.flow.TcpRandom = uint32(l4+8+f.Random), 0x1f1f1f1f1f1f1f1f
+	}
 }
 
 // tcpNumbers has sequence numbers be random, and acknowledgment numbers where there are any.

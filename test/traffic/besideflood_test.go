@@ -11,6 +11,12 @@ import (
 // besideFlood has packets come from the attacker, again and again, for as long as during runs, which begins when one is counted at a rule.
 func (s *scene) besideFlood(lines []string, rule string, during func()) {
 	s.Helper()
+	s.besidePacedFlood(lines, 0, 10*time.Second, rule, during)
+}
+
+// besidePacedFlood is besideFlood with a pause each time that all packets have come, and as much patience until one is counted.
+func (s *scene) besidePacedFlood(lines []string, pause, patience time.Duration, rule string, during func()) {
+	s.Helper()
 	frames, stop := s.frames(lines...), make(chan struct{})
 	var flood sync.WaitGroup
 	flood.Go(func() {
@@ -20,12 +26,13 @@ func (s *scene) besideFlood(lines []string, rule string, during func()) {
 				return
 			default:
 				s.send(len(frames)+1, append(frames, frames[0]))
+				time.Sleep(pause)
 			}
 		}
 	})
 	defer flood.Wait()
 	defer close(stop)
-	if !testutil.Eventually(10*time.Second, func() bool { return s.counted(rule) > 0 }) {
+	if !testutil.Eventually(patience, func() bool { return s.counted(rule) > 0 }) {
 		s.Errorf("the flood is not noticed: nothing is counted at %s", rule)
 		return
 	}

@@ -75,7 +75,9 @@ type floodwallGuard struct {
 	Limit      uint32
 	Slot       uint32
 	Flags      uint32
-	Reserved   uint32
+	Flooded    uint32
+	GoOn       uint32
+	NewNames   uint32
 }
 
 type floodwallProtection struct {
@@ -100,6 +102,7 @@ type floodwallProtection struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	floodwallMapActions          = "actions"
+	floodwallMapAnsweredNames    = "answered_names"
 	floodwallMapAskers           = "askers"
 	floodwallMapBuckets6         = "buckets6"
 	floodwallMapConditions       = "conditions"
@@ -108,6 +111,7 @@ const (
 	floodwallMapDynamic          = "dynamic"
 	floodwallMapEvictions        = "evictions"
 	floodwallMapFloodLimits      = "flood_limits"
+	floodwallMapFloodedZones     = "flooded_zones"
 	floodwallMapFlows            = "flows"
 	floodwallMapFull4            = "full4"
 	floodwallMapGameAnswer       = "game_answer"
@@ -119,6 +123,7 @@ const (
 	floodwallMapHostPorts        = "host_ports"
 	floodwallMapHosts4           = "hosts4"
 	floodwallMapHosts4Found      = "hosts4_found"
+	floodwallMapLeavingResponse  = "leaving_response"
 	floodwallMapLimitInfo        = "limit_info"
 	floodwallMapLimits           = "limits"
 	floodwallMapLines4           = "lines4"
@@ -142,6 +147,7 @@ const (
 	floodwallProgFloodwall       = "floodwall"
 	floodwallProgIngress         = "ingress"
 	floodwallVarAdmits           = "admits"
+	floodwallVarAnsweredMask     = "answered_mask"
 	floodwallVarAnswers          = "answers"
 	floodwallVarAskConntrack     = "ask_conntrack"
 	floodwallVarBackground4      = "background4"
@@ -224,9 +230,11 @@ const (
 	floodwallVarTableConditions  = "table_conditions"
 	floodwallVarTick             = "tick"
 	floodwallVarTrafficShares    = "traffic_shares"
+	floodwallVarUnansweredBit    = "unanswered_bit"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
 	floodwallVarZero             = "zero"
+	floodwallVarZoneTimes        = "zone_times"
 )
 
 // loadFloodwall returns the embedded CollectionSpec for floodwall.
@@ -281,6 +289,7 @@ type floodwallProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
 	Actions          *ebpf.MapSpec `ebpf:"actions"`
+	AnsweredNames    *ebpf.MapSpec `ebpf:"answered_names"`
 	Askers           *ebpf.MapSpec `ebpf:"askers"`
 	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions       *ebpf.MapSpec `ebpf:"conditions"`
@@ -289,6 +298,7 @@ type floodwallMapSpecs struct {
 	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions        *ebpf.MapSpec `ebpf:"evictions"`
 	FloodLimits      *ebpf.MapSpec `ebpf:"flood_limits"`
+	FloodedZones     *ebpf.MapSpec `ebpf:"flooded_zones"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GameAnswer       *ebpf.MapSpec `ebpf:"game_answer"`
@@ -300,6 +310,7 @@ type floodwallMapSpecs struct {
 	HostPorts        *ebpf.MapSpec `ebpf:"host_ports"`
 	Hosts4           *ebpf.MapSpec `ebpf:"hosts4"`
 	Hosts4Found      *ebpf.MapSpec `ebpf:"hosts4_found"`
+	LeavingResponse  *ebpf.MapSpec `ebpf:"leaving_response"`
 	LimitInfo        *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
 	Lines4           *ebpf.MapSpec `ebpf:"lines4"`
@@ -326,6 +337,7 @@ type floodwallMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
 	Admits          *ebpf.VariableSpec `ebpf:"admits"`
+	AnsweredMask    *ebpf.VariableSpec `ebpf:"answered_mask"`
 	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	AskConntrack    *ebpf.VariableSpec `ebpf:"ask_conntrack"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
@@ -408,9 +420,11 @@ type floodwallVariableSpecs struct {
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
 	Tick            *ebpf.VariableSpec `ebpf:"tick"`
 	TrafficShares   *ebpf.VariableSpec `ebpf:"traffic_shares"`
+	UnansweredBit   *ebpf.VariableSpec `ebpf:"unanswered_bit"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
+	ZoneTimes       *ebpf.VariableSpec `ebpf:"zone_times"`
 }
 
 // floodwallObjects contains all objects after they have been loaded into the kernel.
@@ -434,6 +448,7 @@ func (o *floodwallObjects) Close() error {
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
 	Actions          *ebpf.Map `ebpf:"actions"`
+	AnsweredNames    *ebpf.Map `ebpf:"answered_names"`
 	Askers           *ebpf.Map `ebpf:"askers"`
 	Buckets6         *ebpf.Map `ebpf:"buckets6"`
 	Conditions       *ebpf.Map `ebpf:"conditions"`
@@ -442,6 +457,7 @@ type floodwallMaps struct {
 	Dynamic          *ebpf.Map `ebpf:"dynamic"`
 	Evictions        *ebpf.Map `ebpf:"evictions"`
 	FloodLimits      *ebpf.Map `ebpf:"flood_limits"`
+	FloodedZones     *ebpf.Map `ebpf:"flooded_zones"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GameAnswer       *ebpf.Map `ebpf:"game_answer"`
@@ -453,6 +469,7 @@ type floodwallMaps struct {
 	HostPorts        *ebpf.Map `ebpf:"host_ports"`
 	Hosts4           *ebpf.Map `ebpf:"hosts4"`
 	Hosts4Found      *ebpf.Map `ebpf:"hosts4_found"`
+	LeavingResponse  *ebpf.Map `ebpf:"leaving_response"`
 	LimitInfo        *ebpf.Map `ebpf:"limit_info"`
 	Limits           *ebpf.Map `ebpf:"limits"`
 	Lines4           *ebpf.Map `ebpf:"lines4"`
@@ -477,6 +494,7 @@ type floodwallMaps struct {
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
 		m.Actions,
+		m.AnsweredNames,
 		m.Askers,
 		m.Buckets6,
 		m.Conditions,
@@ -485,6 +503,7 @@ func (m *floodwallMaps) Close() error {
 		m.Dynamic,
 		m.Evictions,
 		m.FloodLimits,
+		m.FloodedZones,
 		m.Flows,
 		m.Full4,
 		m.GameAnswer,
@@ -496,6 +515,7 @@ func (m *floodwallMaps) Close() error {
 		m.HostPorts,
 		m.Hosts4,
 		m.Hosts4Found,
+		m.LeavingResponse,
 		m.LimitInfo,
 		m.Limits,
 		m.Lines4,
@@ -523,6 +543,7 @@ func (m *floodwallMaps) Close() error {
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
 	Admits          *ebpf.Variable `ebpf:"admits"`
+	AnsweredMask    *ebpf.Variable `ebpf:"answered_mask"`
 	Answers         *ebpf.Variable `ebpf:"answers"`
 	AskConntrack    *ebpf.Variable `ebpf:"ask_conntrack"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
@@ -605,9 +626,11 @@ type floodwallVariables struct {
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
 	Tick            *ebpf.Variable `ebpf:"tick"`
 	TrafficShares   *ebpf.Variable `ebpf:"traffic_shares"`
+	UnansweredBit   *ebpf.Variable `ebpf:"unanswered_bit"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
+	ZoneTimes       *ebpf.Variable `ebpf:"zone_times"`
 }
 
 // floodwallPrograms contains all programs after they have been loaded into the kernel.

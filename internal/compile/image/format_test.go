@@ -17,7 +17,7 @@ import (
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
-	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers, RakNetServers,
+	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers, RakNetServers, AnsweredNames, FloodedZones, ZoneTimes,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -99,5 +99,8 @@ samplers 2 47fd42a9
 .data.services 1 7171248a
 game_answers 1 a55605d6
 raknet_servers 1 34ab2071
+answered_names 1 9ffea29c
+flooded_zones 1 ee223007
+.data.zones 1 fdbf5e75
 slots 1 34
 `

@@ -74,6 +74,7 @@ const (
 	IDMasks       = ".data.masks"    // the bits of an identifier in three words, by its length in bytes: id_masks of bpf/datagram.h
 	FloodStates   = ".data.floods"   // how each flood stands, struct flood_state of bpf/flood.h
 	TrafficShares = ".data.traffic"  // of 2^32 packets that arrive, and that leave, so many are sampled: traffic_shares of bpf/sample.h
+	ZoneTimes     = ".data.zones"    // the key of the hashes of answered names, and until when any zone is flooded: struct zone_times of bpf/zone.h
 	Tick          = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
@@ -98,6 +99,9 @@ const (
 	Places          = "places"   // bytes at fixed places that rules ask of the payload
 	Patterns        = "patterns" // texts that rules ask of the payload, and the table that finds them
 	Names           = "names"    // names of DNS queries, each with the sets that list it
+
+	AnsweredNames = "answered_names" // names that a guarded service has answered, struct answered_bucket of bpf/zone.h
+	FloodedZones  = "flooded_zones"  // zones below which others were asked for, struct zone
 
 	FloodLimits = "flood_limits" // by which limits floods at UDP services are told, struct flood of bpf/flood.h
 

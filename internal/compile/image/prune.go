@@ -26,6 +26,7 @@ var optional = map[string]string{
 	"dns_cookie":           "verify_cookies",
 	"client_verified":      "dns_verify",
 	"name_sets":            "name_buckets",
+	"name_unanswered":      "unanswered_bit",
 	"packet_is_reply":      "notes_replies",
 	"is_reply":             "notes_flows",
 	"note_other":           "notes_flows",

@@ -21,6 +21,8 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		return "udp", "netfilter does not know whom a service has answered"
 	case len(r.Names) > 0:
 		return "dns: name", onlyXDP
+	case r.Unanswered:
+		return "guard: names", onlyXDP
 	case r.Verdict == ir.Truncate:
 		return "then: truncate", onlyXDP
 	}

@@ -74,7 +74,7 @@ func (c *conditions) none() bool { return len(c.numbers) == 0 }
 
 // parts are the components with the map of conditions and the maps that conditions refer to.
 func (c *conditions) parts() []component {
-	parts := []component{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), mssPart(c.program), actionsPart(c.program, c.slots)}
+	parts := []component{c.patterns.part(), c.names.part(), c.names.zones(), c.limits.part(), dnsPart(c.program), mssPart(c.program), actionsPart(c.program, c.slots)}
 	if c.none() {
 		return parts
 	}
@@ -109,6 +109,9 @@ func (c *conditions) write(to []byte, rule int) {
 		} else {
 			s.Names |= c.names.bits(m)
 		}
+	}
+	if r.Unanswered {
+		s.Names |= c.names.unanswered
 	}
 	if len(r.Over) > 0 {
 		s.Limit, s.Layers = uint32(r.Over[0]), uint32(len(r.Over))

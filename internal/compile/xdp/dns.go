@@ -46,7 +46,7 @@ func mssPart(p *ir.Program) component {
 
 // asksQuery reports whether a rule matches anything that only a DNS query has, or answers a query.
 func asksQuery(r *ir.Rule) bool {
-	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Verdict == ir.Truncate
+	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Unanswered || r.Verdict == ir.Truncate
 }
 
 func tests(r *ir.Rule, f packet.Field) bool {

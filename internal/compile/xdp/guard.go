@@ -15,6 +15,7 @@ const (
 
 	guardLimit   = 1 // flags of struct guard
 	guardObserve = 2
+	guardNames   = 4
 )
 
 // guardsPart is the component of guards: how clients are verified, and how responses are limited. slots has the
@@ -34,7 +35,7 @@ func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err er
 				g.Service, n, image.MaxSecrets)
 		}
 		cookies = cookies || len(g.Secrets) > 0
-		egress = egress || g.Verify > 0 || g.Out >= 0
+		egress = egress || g.Verify > 0 || g.Out >= 0 || g.Names != nil
 	}
 	return component{
 		constants: map[string]any{"guarded": true, "verify_cookies": cookies},
@@ -62,6 +63,10 @@ func writeGuard(to []byte, g *ir.Guard, slot uint32) {
 	if g.Out >= 0 {
 		guard.Flags |= guardLimit
 		guard.Limit = uint32(g.Out)
+	}
+	if n := g.Names; n != nil {
+		guard.Flags |= guardNames
+		guard.Flooded, guard.GoOn, guard.NewNames = uint32(n.Flooded), uint32(n.GoOn), uint32(n.New)
 	}
 	if g.Observe {
 		guard.Flags |= guardObserve

@@ -24,6 +24,8 @@ type names struct {
 	depths uint32      // with how many labels names are listed, a bit each
 	root   uint32      // the sets that list the root, a bit each
 	table  nameTable
+
+	unanswered uint32 // the bit that says of a query what ir.Rule.Unanswered asks, 0 if no rule does
 }
 
 func compileNames(p *ir.Program) (*names, error) {
@@ -37,8 +39,13 @@ func compileNames(p *ir.Program) (*names, error) {
 			}
 		}
 	}
-	if len(n.bit) > maxNameSets {
-		return nil, fmt.Errorf("rules ask for %d different sets of names, at most %d can be told apart: merge some", len(n.bit), maxNameSets)
+	most := maxNameSets
+	if slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Unanswered }) {
+		most--
+		n.unanswered = 1 << most
+	}
+	if len(n.bit) > most {
+		return nil, fmt.Errorf("rules ask for %d different sets of names, at most %d can be told apart: merge some", len(n.bit), most)
 	}
 	if len(n.bit) == 0 {
 		return n, nil
@@ -109,6 +116,22 @@ func (n *names) part() component {
 		fill: func(memory map[string][]byte) error {
 			copy(memory[image.Names], n.table.memory)
 			return nil
+		},
+	}
+}
+
+// zones is the component with the names that were answered, and the zones that are flooded. The loader draws the key of their hashes, which lives as long as
+// they do.
+func (n *names) zones() component {
+	if n.unanswered == 0 {
+		return component{}
+	}
+	return component{
+		constants: map[string]any{"unanswered_bit": n.unanswered, "answered_mask": uint32(image.AnsweredBuckets - 1)},
+		shapes: map[string]image.Shape{
+			image.AnsweredNames: {ValueSize: image.AnsweredBucketSize, Entries: image.AnsweredBuckets},
+			image.FloodedZones:  {ValueSize: image.ZoneSize, Entries: image.Zones},
+			image.ZoneTimes:     {ValueSize: image.ZoneTimesSize, Entries: 1},
 		},
 	}
 }

@@ -30,7 +30,7 @@ func (t *transaction) mayEgress() error {
 	if len(t.compiled.Program.Guards) == 0 {
 		return nil
 	}
-	t.note(fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	t.note(fmt.Sprintf("guards limit no responses, no client becomes verified by an answer over TCP, and no zone counts as flooded: %v", err))
 	return nil
 }
 

@@ -37,6 +37,8 @@ type Status struct {
 	Limits     []LimitStatus   `json:"limits,omitempty"`
 	Verified   *VerifiedStatus `json:"verified,omitempty"` // where a guard verifies clients
 
+	Names *NamesStatus `json:"names,omitempty"` // where a guard notes which names were answered
+
 	ReplyFlows *ReplyFlowStatus `json:"reply_flows,omitempty"` // where replies pass, and XDP tells them
 
 	UDP *UDPStatus `json:"udp,omitempty"` // where services are protected from floods over UDP
@@ -174,6 +176,9 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 		return nil, err
 	}
 	if err := s.verified(g); err != nil {
+		return nil, err
+	}
+	if err := s.names(g); err != nil {
 		return nil, err
 	}
 	if err := s.replyFlows(g); err != nil {

@@ -61,5 +61,8 @@ func (m *Manifest) NoEgress(guards []ir.Guard) {
 		if g.Out >= 0 {
 			m.Limits[g.Out].Unused = true
 		}
+		if n := g.Names; n != nil {
+			m.Limits[n.Flooded].Unused, m.Limits[n.GoOn].Unused, m.Limits[n.New].Unused = true, true, true
+		}
 	}
 }

@@ -22,6 +22,8 @@ type Inherited struct {
 	// What has left and may be answered, and the keys of that table.
 	ReplyFlows, ReplyFilter *ebpf.Map
 
+	AnsweredNames, FloodedZones, ZoneTimes *ebpf.Map // names that were answered, zones, and the key of their hashes
+
 	CookiesSent *ebpf.Map // for which connections those are on their way; without it, of any there may be
 
 	States *ebpf.Map // how protections stand, for CarryStates
@@ -33,6 +35,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 		image.Verified: &from.Verified, image.Flows: &from.Flows, image.FlowFilter: &from.FlowFilter, image.SynKeys: &from.SynKeys,
 		image.ProtectionStates: &from.States, image.CookiesSent: &from.CookiesSent,
 		image.ReplyFlows: &from.ReplyFlows, image.ReplyFilter: &from.ReplyFilter,
+		image.AnsweredNames: &from.AnsweredNames, image.FloodedZones: &from.FloodedZones, image.ZoneTimes: &from.ZoneTimes,
 	} {
 		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); unlessForeign(err) != nil {
 			from.Close()
@@ -44,7 +47,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 
 // Close gives up the maps, the counters among them.
 func (from Inherited) Close() {
-	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States, from.ReplyFlows, from.ReplyFilter} {
+	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States, from.ReplyFlows, from.ReplyFilter, from.AnsweredNames, from.FloodedZones, from.ZoneTimes} {
 		m.Close()
 	}
 }
@@ -77,6 +80,9 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 	}
 	if fits(image.ReplyFlows, from.ReplyFlows) && fits(image.ReplyFilter, from.ReplyFilter) {
 		kept[image.ReplyFlows], kept[image.ReplyFilter] = from.ReplyFlows, from.ReplyFilter
+	}
+	if fits(image.AnsweredNames, from.AnsweredNames) && fits(image.FloodedZones, from.FloodedZones) && fits(image.ZoneTimes, from.ZoneTimes) {
+		kept[image.AnsweredNames], kept[image.FloodedZones], kept[image.ZoneTimes] = from.AnsweredNames, from.FloodedZones, from.ZoneTimes
 	}
 	if !fits(image.SynKeys, from.SynKeys) {
 		return kept

@@ -82,6 +82,9 @@ func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebp
 	if err == nil && kept[image.ReplyFilter] == nil {
 		err = p.initReplySecrets() // without keys all packets are of one flow
 	}
+	if err == nil && kept[image.ZoneTimes] == nil {
+		err = p.initZoneKey()
+	}
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -163,6 +166,19 @@ func (p *Program) initReplySecrets() error {
 		for i := 0; i < image.ReplySecretsSize; i += 8 {
 			talk[i] |= 1
 		}
+	}
+	return nil
+}
+
+// initZoneKey draws the key of the hashes of names, when the program has one. A sender who knew it could have names taken for others.
+func (p *Program) initZoneKey() error {
+	memory, release, err := p.Memory(image.ZoneTimes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if times := memory[image.ZoneTimes]; times != nil {
+		rand.Read(times[:image.ZoneKeySize]) // does not fail
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ var lasting = []string{
 	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.Verified, image.GameAnswers,
 	image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates, image.HostEnds, image.Offences, image.Samples, image.Samplers,
 	image.Traffic, image.TrafficSamplers, image.TrafficShares, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates,
-	image.RakNetServers,
+	image.RakNetServers, image.AnsweredNames, image.FloodedZones, image.ZoneTimes,
 }
 
 // LoadRenewal loads an image of the same policy with other lists, which takes over all that the generation has

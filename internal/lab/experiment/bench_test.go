@@ -69,7 +69,8 @@ var wantRows = map[string][]string{
 		"placement/dropped=100%/floodwall/nftables/filter", "placement/move/begin", "placement/move/end",
 	},
 	"dns": {
-		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",
+		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall", "dns/names/nothing", "dns/names/nft",
+		"dns/names/floodwall",
 	},
 	"udp": {
 		"udp/quiet/nothing", "udp/busy/floodwall/off", "udp/busy/floodwall/generic", "udp/flood/nft", "udp/flood/hashlimit",

@@ -61,15 +61,17 @@ type flood struct {
 	name, label string
 	from        string // the sources that it claims; "": there is no flood
 	rate        float64
+	names       bool // for random names that do not exist, else ANY of a long one
 }
 
 // The floods: one that no resolver can answer, and one of the rate at which attackers use a resolver for its answers,
 // of which it knows nothing.
 var (
-	noFlood = &flood{"quiet", "no flood", "", 0}
-	random  = &flood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6}
-	oneNet  = &flood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3}
-	floods  = []*flood{noFlood, random, oneNet}
+	noFlood = &flood{"quiet", "no flood", "", 0, false}
+	random  = &flood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6, false}
+	oneNet  = &flood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3, false}
+	noNames = &flood{"names", "200,000/s for names that do not exist", "128.0.0.0/2", 200e3, true}
+	floods  = []*flood{noFlood, random, oneNet, noNames}
 )
 
 // guard is what protects the resolver.
@@ -77,6 +79,7 @@ type guard struct {
 	name, label string
 	conf        string // of unbound, more lines
 	policy      string // of Floodwall; "": none
+	nft         string // a ruleset; "": none
 	floods      []*flood
 }
 
@@ -96,8 +99,24 @@ var guards = []guard{
 		name: "unbound-any", label: "unbound with its own limits and deny-any", floods: floods[1:2],
 		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n\tdeny-any: yes\n",
 	},
+	{name: "nft", label: "unbound behind nft, 20/s of each source", floods: floods[3:], nft: perSource},
 	{name: "floodwall", label: "unbound behind floodwall", floods: floods, policy: dnsPolicy},
 }
+
+// perSource limits each source as Floodwall's guard does.
+const perSource = `table ip guard {
+set sources {
+type ipv4_addr
+size 65535
+flags dynamic,timeout
+timeout 10s
+}
+chain prerouting {
+type filter hook prerouting priority raw;
+udp dport 53 add @sources { ip saddr limit rate over 20/second burst 40 packets } drop
+}
+}
+`
 
 // dnsPolicy is Floodwall's, without its devices.
 const dnsPolicy = "default: drop\nservices:\n  - " + service + "\n"
@@ -148,6 +167,9 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 	return nil
 }
 
+// randomLabelAt is where a query has the second byte of its name's first label.
+const randomLabelAt = 12 + 1 + 1
+
 // visitTime is how long clients ask for at a time.
 func (b *dnsBuilder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
 
@@ -173,6 +195,15 @@ func (s *dnsSite) visit(ctx context.Context, f *flood, queries string, duration 
 		return nil, err
 	}
 	defer a.close()
+	if f.names { // clients have asked before, as clients do
+		earlier, err := startClients(s.clients.Host, queries, time.Second)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := earlier.answers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	before, err := s.look()
 	if err != nil {
 		return nil, err
@@ -227,12 +258,15 @@ func (s *dnsSite) attacker(f *flood, duration time.Duration, seed uint64) (a att
 	if f.from == "" {
 		return a, nil
 	}
-	query := queryFor(bigName, typeANY)
+	query, random := queryFor(bigName, typeANY), 0
+	if f.names {
+		query, random = queryFor("x--------."+zoneName, typeA), randomLabelAt
+	}
 	a.frame = 14 + 20 + 8 + len(query)
 	a.source, err = s.Lab.NewSource(s.Out, lab.SourceOptions{
 		Flows: []lab.Flow{{
 			From: lab.MustAddrs(f.from), To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
-			Payload: query, RandomID: true,
+			Payload: query, RandomID: true, Random: random,
 		}},
 		CPU: rig.SourceCPU, Rate: f.rate, CatchUp: rig.FloodCatchUp, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
 	})

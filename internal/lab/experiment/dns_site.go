@@ -45,6 +45,11 @@ func dnsNewSite(ctx context.Context, b *rig.Builder, g guard) (s *dnsSite, err e
 		return nil, err
 	}
 	b.Owned = append(b.Owned, r.close)
+	if g.nft != "" {
+		if _, _, err := rig.RunTool(ctx, s.Server, strings.NewReader(g.nft), "nft", "-f", "-"); err != nil {
+			return nil, err
+		}
+	}
 	if g.policy == "" {
 		return s, nil
 	}

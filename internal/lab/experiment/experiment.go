@@ -31,7 +31,7 @@ var Experiments = []Experiment{
 	{"payload", "texts and bytes looked for in packets, with iptables string and u32 and nft raw payload beside", runPayload},
 	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", runPlacement},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", runConntrack},
-	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", runDNS},
+	{"dns", "a resolver and its clients under floods of spoofed ANY queries and of random names, with unbound's own limits beside", runDNS},
 	{"udp", "a UDP service and its clients under a flood of datagrams of its own kind, with nft and hashlimit beside", runUDP},
 	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", runSynproxy},
 	{"scale", "one to all CPUs at a time, each with a receive queue of its own: drop, limit, SYN cookies", runScale},

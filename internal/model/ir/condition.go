@@ -10,7 +10,7 @@ import (
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Asks != NoFlood || r.Observe || r.Until != 0
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Asks != NoFlood || r.Unanswered || r.Observe || r.Until != 0
 }
 
 // Decided calls do with each range of ports, as packet.DPort has them, at which a rule decides all that arrives before any asks whether it
@@ -138,4 +138,20 @@ type Guard struct {
 	Secrets [][16]byte    // of DNS cookies (RFC 9018), the present one first; none: cookies are not looked at
 	Out     int           // the limit of responses by destination, in Program.Limits; -1 is none
 	Observe bool
+
+	// Names, unless it is nil, has what leaves tell which zones are flooded, and which names were answered (bpf/response.h).
+	Names *Names
 }
+
+// Names are the limits by which zones are flooded, in Program.Limits. They count by a hash of a domain, in the place of an IPv6 address. A zone is flooded for ZoneTime after Flooded was exceeded, and as long as GoOn is.
+type Names struct {
+	Flooded int // of responses without an answer, by zone
+	GoOn    int // of queries of which Rule.Unanswered holds, by zone
+	New     int // of names that are answered for the first time, by domain of two labels
+}
+
+// ZoneTime is how long a zone is flooded after a limit was exceeded, and AnsweredLife how long a name is remembered that was answered: bpf/zone.h.
+const (
+	ZoneTime     = 10 * time.Second
+	AnsweredLife = 20116 << 32 * time.Nanosecond
+)

@@ -14,6 +14,9 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	for _, m := range r.Names {
 		words = append(words, "dns.name"+operator(m.Not)+p.nameWords(m))
 	}
+	if r.Unanswered {
+		words = append(words, "unanswered")
+	}
 	for _, m := range r.Payload {
 		words = append(words, "payload"+operator(m.Not)+m.String())
 	}
@@ -132,6 +135,9 @@ func (p *Program) guardLine(g *Guard) string {
 	}
 	if g.Out >= 0 {
 		words = append(words, "responses="+p.LimitText(g.Out))
+	}
+	if n := g.Names; n != nil {
+		words = append(words, "flooded="+p.LimitText(n.Flooded), "go-on="+p.LimitText(n.GoOn), "new-names="+p.LimitText(n.New))
 	}
 	if g.Observe {
 		words = append(words, "observe")

@@ -48,6 +48,9 @@ type World struct {
 	Calm   func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
 	Spent  func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged
 
+	// Unanswered is whether the name of a query is below a flooded zone, and was not answered: see Rule. nil: no zone is flooded
+	Unanswered func(pkt *packet.Packet) bool
+
 	// Connections is how many connections a rule with a ConnLimit has let begin that are not over, for the prefixes of a packet, without the
 	// packet's own: the packet that opens one is not of it yet.
 	Connections func(r *Rule, pkt *packet.Packet) int

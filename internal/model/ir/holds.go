@@ -31,6 +31,9 @@ func (e *evaluation) holds(r *Rule) bool {
 	if r.Connections != nil && !e.crowded(r) {
 		return false
 	}
+	if r.Unanswered && (e.Unanswered == nil || !e.Unanswered(e.pkt)) {
+		return false
+	}
 	if !e.asked(r) {
 		return false
 	}

@@ -165,6 +165,9 @@ type Rule struct {
 	Asks  FloodQuestion
 	Flood int
 
+	// Unanswered has the rule match DNS queries only whose name is below a flooded zone and was not answered: see Guard.
+	Unanswered bool
+
 	// Connections, unless it is nil, must be as many as there may be. Such a rule matches packets of StateNew only.
 	Connections *ConnLimit
 

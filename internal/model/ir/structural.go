@@ -107,7 +107,7 @@ func (p *Program) rulesRestOn(need func(set packet.CheckSet, why string)) {
 		for _, m := range r.Match {
 			need(restsOn(m.Field, v6, tcp), fmt.Sprintf("rule %q asks for %s", r.Name, m.Field))
 		}
-		if len(r.Payload) > 0 || len(r.Names) > 0 {
+		if len(r.Payload) > 0 || len(r.Names) > 0 || r.Unanswered {
 			need(restsOn(packet.DPort, v6, tcp), fmt.Sprintf("rule %q asks for payload", r.Name))
 		}
 	}

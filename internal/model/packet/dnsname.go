@@ -3,6 +3,7 @@ package packet
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,20 @@ func nameText(wire []byte) string {
 		}
 	}
 	return string(b)
+}
+
+// DNSNameText writes a name as it stands at the start of a message's bytes, in lower case: as nameText does, but of a name that does not end within them the whole
+// labels, with an ellipsis behind them.
+func DNSNameText(wire []byte) string {
+	for at := 0; at < len(wire); at += 1 + int(wire[at]) {
+		if wire[at] == 0 {
+			return strings.ToLower(nameText(wire[:at+1]))
+		}
+		if next := at + 1 + int(wire[at]); next >= len(wire) {
+			return strings.ToLower(nameText(append(slices.Clone(wire[:at]), 0))) + ".…"
+		}
+	}
+	return ""
 }
 
 // parseName reads what nameText writes, with a dot at the end or without.

@@ -81,12 +81,12 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 
 // onlyFields reports whether a rule tests nothing but fields, beside limits, replies and floods.
 func onlyFields(r *ir.Rule) bool {
-	return len(r.Src)+len(r.Dst)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil
+	return len(r.Src)+len(r.Dst)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil && !r.Unanswered
 }
 
 // justLimited reports whether a rule tests nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
-	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && r.Asks == ir.NoFlood && !r.Observe && r.Until == 0
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && r.Asks == ir.NoFlood && !r.Observe && r.Until == 0 && !r.Unanswered
 }
 
 // field adds the rest of a test of a field. It reports false if no packet of the section has such a value.

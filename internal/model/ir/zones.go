@@ -1,0 +1,125 @@
+package ir
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// Labels of zones, and of domains to which responses without a SOA are charged: bpf/zone.h and bpf/response.h.
+const (
+	leastZone    = 2
+	mostZone     = 20
+	mostServFail = 5
+)
+
+// Zones is what the responses that leave tell of names and zones. It is exact, and has memory for every name. It is no part of a firewall.
+//
+//   - A response with an answer notes its name, unless Names.New is exceeded by new names of the last two labels.
+//   - A response without one is charged to its zone, if it is NXDOMAIN, SERVFAIL, or no data with a SOA, if the name is not noted, and if the client is not
+//     verified. The zone is flooded when Names.Flooded is exceeded.
+//   - A query that is truncated for its name is charged to the zone, too, which is flooded as long as Names.GoOn is exceeded.
+//   - Names of up to two labels do not count.
+type Zones struct {
+	limiter  *Limiter
+	names    *Names
+	answered map[string]time.Duration // when a name was answered last
+	flooded  map[string]time.Duration // until when a zone is flooded
+
+	// Above decides whether a response without a SOA is charged to the next domain above, too: of two one is.
+	Above func() bool
+}
+
+// NewZones returns one that has seen no response.
+func NewZones(p *Program, names *Names) *Zones {
+	return &Zones{
+		limiter: NewLimiter(p), names: names, answered: map[string]time.Duration{}, flooded: map[string]time.Duration{},
+		Above: func() bool { return false },
+	}
+}
+
+// domain is a name without labels at its front, so that so many are left.
+func domain(name string, labels int) string {
+	for n := strings.Count(name, ".") + 1; n > labels; n-- {
+		_, name, _ = strings.Cut(name, ".")
+	}
+	return name
+}
+
+// over charges a domain to a limit.
+func (z *Zones) over(limit int, name string, at time.Duration) bool {
+	h := fnv.New128a()
+	h.Write([]byte(name))
+	return z.limiter.Over(limit, &packet.Packet{Src: netip.AddrFrom16([16]byte(h.Sum(nil)))}, at)
+}
+
+// Answered reports whether a name was answered, and is remembered.
+func (z *Zones) Answered(name string, at time.Duration) bool {
+	last, ok := z.answered[name]
+	return ok && at-last < AnsweredLife
+}
+
+// Learn takes a response that leaves.
+func (z *Zones) Learn(r packet.Response, verified bool, at time.Duration) {
+	name := r.Name()
+	known := z.Answered(name, at)
+	switch {
+	case r.Labels <= leastZone:
+	case r.RCode == packet.DNSNoError && r.Answers > 0:
+		if known || !z.over(z.names.New, domain(name, leastZone), at) {
+			z.answered[name] = at
+		}
+	case r.RCode != packet.DNSNoError && r.RCode != packet.DNSServFail && r.RCode != packet.DNSNXDomain || known || verified:
+	case r.ZoneDepth > 0 && r.Answers == 0:
+		if depth := min(r.ZoneDepth, mostZone); depth >= leastZone && depth < r.Labels {
+			z.bad(domain(name, depth), at)
+		}
+	case r.RCode != packet.DNSNoError:
+		for depth := min(r.Labels-1, mostServFail); depth >= leastZone; depth-- {
+			if z.bad(domain(name, depth), at) || !z.Above() {
+				return
+			}
+		}
+	}
+}
+
+// bad charges a response without an answer, and reports whether the zone is flooded now.
+func (z *Zones) bad(zone string, at time.Duration) bool {
+	if !z.over(z.names.Flooded, zone, at) {
+		return false
+	}
+	z.flooded[zone] = at + ZoneTime
+	return true
+}
+
+// Unanswered is World.Unanswered, without a charge.
+func (z *Zones) Unanswered(pkt *packet.Packet, at time.Duration) bool {
+	name := pkt.Query.Name()
+	labels := strings.Count(name, ".") + 1
+	for depth := leastZone; depth < labels && depth <= mostZone; depth++ {
+		if z.flooded[domain(name, depth)] > at {
+			return !z.Answered(name, at)
+		}
+	}
+	return false
+}
+
+// GoesOn charges a query of which Unanswered holds to the narrowest of its zones, when the end of its flood may have to be extended.
+func (z *Zones) GoesOn(pkt *packet.Packet, at time.Duration) {
+	const renew = time.Second
+	name := pkt.Query.Name()
+	for depth := min(strings.Count(name, "."), mostZone); depth >= leastZone; depth-- {
+		zone := domain(name, depth)
+		until := z.flooded[zone]
+		if until <= at {
+			continue
+		}
+		if until <= at+ZoneTime-renew && z.over(z.names.GoOn, zone, at) {
+			z.flooded[zone] = at + ZoneTime
+		}
+		return
+	}
+}

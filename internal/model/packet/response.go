@@ -1,0 +1,104 @@
+package packet
+
+import "encoding/binary"
+
+const (
+	udpDNSAt        = udpHeader + dnsHeader
+	readOfResponse  = 512 // bytes of a response that are read, with the UDP header
+	mostAuthorities = 8   // authority records that are looked at for the SOA
+	dnsRCode        = 0x000f
+	dnsTypeSOA      = 6
+	dnsPointer      = 0xc0   // the first byte of a compression pointer (RFC 1035, 4.1.4)
+	dnsPointerTo    = 0x3fff // where it points to, from the header on
+)
+
+// Codes of responses (RFC 1035, 4.1.1).
+const (
+	DNSNoError  = 0
+	DNSServFail = 2
+	DNSNXDomain = 3
+)
+
+// Response is what a DNS response says of the name that was asked for: bpf/response.h reads the same.
+type Response struct {
+	Query            // the question; it has no OPT record
+	Labels    int    // of the name, without the root
+	RCode     uint16 // the lower four bits of it
+	Answers   uint16 // records
+	ZoneDepth int    // labels of the owner of the first SOA in the authority section; 0 if none is found
+}
+
+// ReadResponse reads the response in a UDP datagram, header included. Behind its end there may be more, and it may be cut: it is read if the first 512 bytes are
+// there. It reports false unless this is a response to one question.
+func ReadResponse(datagram []byte) (r Response, ok bool) {
+	if len(datagram) < udpHeader {
+		return r, false
+	}
+	length := int(binary.BigEndian.Uint16(datagram[4:]))
+	if length <= udpDNSAt || len(datagram) < min(length, readOfResponse) {
+		return r, false
+	}
+	b := datagram[:min(length, readOfResponse)]
+	flags := binary.BigEndian.Uint16(b[udpHeader+2:])
+	if flags&dnsQR == 0 || flags&dnsOpcode != 0 || binary.BigEndian.Uint16(b[udpHeader+4:]) != 1 {
+		return r, false
+	}
+	name, rest, ok := dnsName(b[udpDNSAt:])
+	if !ok || len(rest) < dnsQuestion {
+		return r, false
+	}
+	r.Query = Query{name: name}
+	for at := 0; name[at] != 0; at += 1 + int(name[at]) {
+		r.Labels++
+	}
+	r.RCode, r.Answers = flags&dnsRCode, binary.BigEndian.Uint16(b[udpHeader+6:])
+	r.ZoneDepth = zoneDepth(b, len(b)-len(rest)+dnsQuestion, int(binary.BigEndian.Uint16(b[udpHeader+8:])))
+	return r, true
+}
+
+// zoneDepth is how many labels the owner of the SOA has among some records at an offset, 0 if there is none.
+func zoneDepth(b []byte, at, records int) int {
+	for range min(records, mostAuthorities) {
+		labels, behind, ok := compressedName(b, at)
+		if !ok || behind+dnsRecord-1 > len(b) {
+			return 0
+		}
+		if binary.BigEndian.Uint16(b[behind:]) == dnsTypeSOA {
+			return labels
+		}
+		at = behind + dnsRecord - 1 + int(binary.BigEndian.Uint16(b[behind+8:]))
+	}
+	return 0
+}
+
+// compressedName reads the name at an offset, which may end with pointers to names before it. It returns the number of its labels, and the offset behind it.
+func compressedName(b []byte, at int) (labels, behind int, ok bool) {
+	for range 128 {
+		if at < udpHeader || at+1 >= len(b) {
+			return 0, 0, false
+		}
+		size := int(b[at])
+		switch {
+		case size == 0:
+			if behind == 0 {
+				behind = at + 1
+			}
+			return labels, behind, true
+		case size >= dnsPointer:
+			to := udpHeader + int(binary.BigEndian.Uint16(b[at:])&dnsPointerTo)
+			if behind == 0 {
+				behind = at + 2
+			}
+			if to >= at {
+				return 0, 0, false
+			}
+			at = to
+		case size > maxLabel:
+			return 0, 0, false
+		default:
+			labels++
+			at += 1 + size
+		}
+	}
+	return 0, 0, false
+}
