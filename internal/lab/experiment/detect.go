@@ -94,12 +94,12 @@ const (
 const (
 	learnTime  = 66 * time.Second
 	settleTime = 4 * time.Second // of the usual mix before anything else comes
-	quickLearn = 2 * time.Second
-	quickTime  = 2 * time.Second // that an attack lasts
+	quickLearn = time.Second
+	quickTime  = time.Second // that an attack lasts
 )
 
 // lanes is how many cases run at a time, each with hosts of its own. They wait for time to pass, for the most part.
-const lanes = 2
+const lanes = 3
 
 // detectBuilder makes the tables of detect.
 type detectBuilder struct {

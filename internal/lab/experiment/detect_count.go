@@ -21,15 +21,23 @@ type classCounter struct {
 // newClassCounter starts to count. A packet counts for the first class that has it.
 func newClassCounter(ctx context.Context, s *detectSite, classes []traffic.Class) (*classCounter, error) {
 	c := &classCounter{s, classes}
-	for host, hook := range map[*lab.Host]string{
-		s.clients.Host: "type filter hook output priority 0;", s.server: fmt.Sprintf("type filter hook prerouting priority -400; iifname != %q accept", honestWire),
+	for host, rules := range map[*lab.Host]string{
+		s.clients.Host: c.rules("type filter hook output priority 0;") + answersRules,
+		s.server:       c.rules(fmt.Sprintf("type filter hook prerouting priority -400; iifname != %q accept", honestWire)),
 	} {
-		if _, _, err := rig.RunTool(ctx, host, strings.NewReader(c.rules(hook)), "nft", "-f", "-"); err != nil {
+		if _, _, err := rig.RunTool(ctx, host, strings.NewReader(rules), "nft", "-f", "-"); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
+
+// answersRules count what the server answers over UDP, and drop it: clients over UDP have no sockets, and their host would complain to the server.
+const answersRules = `table ip answers {
+	counter answers { }
+	chain come { type filter hook prerouting priority 0; ip protocol udp counter name answers drop; }
+}
+`
 
 // rules are those of a host.
 func (c *classCounter) rules(hook string) string {
@@ -47,20 +55,23 @@ func (c *classCounter) rules(hook string) string {
 }
 
 // classCounts are the packets of each class by name.
-type classCounts struct{ sent, passed map[string]uint64 }
+type classCounts struct {
+	sent, passed map[string]uint64
+	answers      uint64 // over UDP
+}
 
 // read reads what was counted: what was sent before what passed, so that nothing that is under way counts as lost.
 func (c *classCounter) read(ctx context.Context) (n classCounts, err error) {
-	if n.sent, err = c.readAt(ctx, c.site.clients.Host); err == nil {
-		n.passed, err = c.readAt(ctx, c.site.server)
+	if n.sent, n.answers, err = c.readAt(ctx, c.site.clients.Host); err == nil {
+		n.passed, _, err = c.readAt(ctx, c.site.server)
 	}
 	return n, err
 }
 
-func (c *classCounter) readAt(ctx context.Context, h *lab.Host) (map[string]uint64, error) {
+func (c *classCounter) readAt(ctx context.Context, h *lab.Host) (counts map[string]uint64, answers uint64, err error) {
 	text, _, err := rig.RunTool(ctx, h, nil, "nft", "-j", "list", "counters")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var list struct {
 		All []struct {
@@ -71,14 +82,17 @@ func (c *classCounter) readAt(ctx context.Context, h *lab.Host) (map[string]uint
 		} `json:"nftables"`
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("counters of nft: %w", err)
+		return nil, 0, fmt.Errorf("counters of nft: %w", err)
 	}
-	counts := map[string]uint64{}
+	counts = map[string]uint64{}
 	for _, item := range list.All {
 		var i int
 		if _, err := fmt.Sscanf(item.Counter.Name, "c%d", &i); err == nil && i < len(c.classes) {
 			counts[c.classes[i].Name] += item.Counter.Packets // several classes may have a name
 		}
+		if item.Counter.Name == "answers" {
+			answers = item.Counter.Packets
+		}
 	}
-	return counts, nil
+	return counts, answers, nil
 }

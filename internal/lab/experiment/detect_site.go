@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
 	"github.com/floodwall/floodwall/internal/lab/traffic"
 )
 
@@ -28,16 +30,18 @@ type detectSite struct {
 // The names of the server's devices, and the addresses of its wires.
 const honestWire, attackWire = "clients", "attacker"
 
-// newDetectSite builds a site in an empty lab.
-func newDetectSite(l *lab.Lab) (s *detectSite, err error) {
+// newDetectSite builds a site in an empty lab. With the machine for itself, what the attacker sends is received on a CPU on which the attacker
+// is not: else the two, which never sleep, may share one.
+func newDetectSite(l *lab.Lab, alone bool) (s *detectSite, err error) {
 	s = &detectSite{lab: l}
+	on := report.Choice(alone, lab.OnCPU(rig.ReceiverCPU), lab.AnyCPU)
 	if s.server, err = l.Host("server"); err != nil {
 		return nil, err
 	}
-	if s.clients, s.honest, err = s.connect(honestWire, "10.1.0.1/30", "10.1.0.2/30"); err != nil {
+	if s.clients, s.honest, err = s.connect(honestWire, "10.1.0.1/30", "10.1.0.2/30", lab.AnyCPU); err != nil {
 		return nil, err
 	}
-	if s.attacker, s.attack, err = s.connect(attackWire, "10.2.0.1/30", "10.2.0.2/30"); err != nil {
+	if s.attacker, s.attack, err = s.connect(attackWire, "10.2.0.1/30", "10.2.0.2/30", on); err != nil {
 		return nil, err
 	}
 	if err := s.server.Own(traffic.HostNetwork); err != nil {
@@ -61,13 +65,13 @@ func newDetectSite(l *lab.Lab) (s *detectSite, err error) {
 }
 
 // connect gives the server a wire. Random sources have no way back, and must be believed all the same. What is sent waits in a queue.
-func (s *detectSite) connect(name, other, own string) (out, in *lab.Device, err error) {
+func (s *detectSite) connect(name, other, own string, on lab.NAPI) (out, in *lab.Device, err error) {
 	host, err := s.lab.Host(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	out, in, err = s.lab.Connect(host, s.server, lab.LinkOptions{
-		A: lab.EndOptions{Addrs: lab.ParseAddrs(other), Queue: true}, B: lab.EndOptions{Name: name, Addrs: lab.ParseAddrs(own), Queue: true},
+		A: lab.EndOptions{Addrs: lab.ParseAddrs(other), Queue: true}, B: lab.EndOptions{Name: name, Addrs: lab.ParseAddrs(own), Queue: true, CPU: on},
 	})
 	if err != nil {
 		return nil, nil, err

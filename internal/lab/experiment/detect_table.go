@@ -25,7 +25,7 @@ func (b *detectBuilder) notes() []string {
 		"nothing but the rules that the daemon adds by itself drops: packets of the attack, and honest ones, are those that XDP has dropped",
 		"on the wire of each (the driver's own counters). What a full queue of a wire loses before XDP is none of them. The class is by nft",
 		"counters past XDP, against what was sent, by addresses and ports; the worst class is named. Honest clients are answered by real",
-		fmt.Sprintf("sockets. The daemon's CPU is a share of one, its memory the most that it had. Medians of %s; two cases run at a time.", rounds(b.Rounds)),
+		fmt.Sprintf("sockets. The daemon's CPU is a share of one, its memory the most that it had. Medians of %s; three cases run at a time.", rounds(b.Rounds)),
 	}
 }
 
@@ -92,7 +92,7 @@ func (b *detectBuilder) publish() {
 		},
 		Notes: b.notes(),
 	}
-	said := &report.Table{Title: "detect: what the daemon named, suggested and did, in the last round", Head: []string{"", "kinds", "rules"}}
+	said := &report.Table{Title: "detect: what the daemon named, suggested and did, in the last round", Head: []string{""}}
 	for _, c := range b.cases {
 		bars := c.bars(b.Outcome.Name)
 		b.Outcome.Bars = append(b.Outcome.Bars, bars...)
@@ -100,8 +100,9 @@ func (b *detectBuilder) publish() {
 		t.AddRow(c.cells(bars)...)
 		if len(c.visits) > 0 {
 			v := c.visits[len(c.visits)-1]
-			for i, rule := range append(v.rules, "")[:max(1, len(v.rules))] {
-				said.AddRow(report.Choice(i == 0, c.name(), ""), report.Choice(i == 0, strings.Join(v.kinds, ", "), ""), rule)
+			said.AddRow(c.name() + ": " + cmp.Or(strings.Join(v.kinds, ", "), "nothing"))
+			for _, rule := range v.rules {
+				said.AddRow("    " + rule)
 			}
 		}
 	}
@@ -182,6 +183,7 @@ func (c *detectCase) result(experiment string) lab.Result {
 	add("honest-lost-packets", func(v *detectVisit) float64 { return float64(v.honest.lost) })
 	add("xdp-dropped-packets", func(v *detectVisit) float64 { return float64(v.attack.dropped + v.honest.dropped) })
 	add("rules-dropped-packets", func(v *detectVisit) float64 { return float64(v.byRules) })
+	add("answers", func(v *detectVisit) float64 { return float64(v.answers) })
 	add("requests", func(v *detectVisit) float64 { return float64(v.answered) })
 	add("failed-requests", func(v *detectVisit) float64 { return float64(v.failed) })
 	add("late-ns", func(v *detectVisit) float64 { return float64(v.late) })

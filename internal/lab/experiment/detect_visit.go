@@ -50,7 +50,8 @@ type detectVisit struct {
 	memory         int64
 	lasted         time.Duration
 	late           time.Duration // the longest that a packet was late
-	answered       uint64        // requests of clients with real sockets
+	answers        uint64        // over UDP
+	answered       uint64        // requests of clients with real sockets, over TCP
 	failed         uint64
 }
 
@@ -88,7 +89,7 @@ func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state, sampl
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		s := &detectScene{c: c, seed: seed}
-		if s.detectSite, err = newDetectSite(l); err != nil {
+		if s.detectSite, err = newDetectSite(l, c.alone); err != nil {
 			return err
 		}
 		defer s.detectSite.close()
@@ -174,8 +175,11 @@ func (s *detectSite) wires() (w wires, err error) {
 	return w, err
 }
 
-// restTime is how long packets that were sent may be on their way.
-const restTime = 300 * time.Millisecond
+// restTime is how long packets that were sent may be on their way, and countTime how long the daemon may take to count them.
+const (
+	restTime  = 300 * time.Millisecond
+	countTime = 1500 * time.Millisecond
+)
 
 // measure has the traffic of the case come for a time, beside the usual mix.
 func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Duration) error {
@@ -195,7 +199,7 @@ func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Du
 	watching, stop := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() { v.dropped = s.firstDrop(watching, before, began) })
-	looking.Go(func() { v.byRules, v.named = s.look(watching, began) })
+	looking.Go(func() { v.named = s.firstName(watching, began) })
 	sent, failed := s.send(ctx, began, lasts)
 	stop()
 	looking.Wait()
@@ -206,9 +210,6 @@ func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Du
 	v.lasted = time.Since(began)
 	v.cpu, v.memory = float64(usedAfter.cpu-usedBefore.cpu)/float64(v.lasted), usedAfter.memory
 	v.answered, v.failed = s.tcp.done.Load(), s.tcp.failed.Load()
-	if err := s.judge(ctx, v, sent.first(began)); err != nil {
-		return err
-	}
 	wait(ctx, restTime)
 	classesAfter, err := s.counter.read(ctx)
 	if err != nil {
@@ -220,7 +221,8 @@ func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Du
 	}
 	v.late = sent.late()
 	v.account(sent, classes, classesAfter, after.honest.Since(before.honest), after.attack.Since(before.attack))
-	return ctx.Err()
+	wait(ctx, countTime)
+	return s.judge(ctx, v, sent.first(began))
 }
 
 // detectSent is what the lab sent itself.
@@ -283,7 +285,7 @@ func (s *detectScene) fast(ctx context.Context, lasts time.Duration) (sent traff
 // lookEvery is how often the counters are looked at, and askEvery how often the daemon is asked.
 const (
 	lookEvery = 10 * time.Millisecond
-	askEvery  = 500 * time.Millisecond
+	askEvery  = 250 * time.Millisecond
 )
 
 // firstDrop waits until XDP has dropped a packet, of whichever wire.
@@ -298,18 +300,6 @@ func (s *detectScene) firstDrop(ctx context.Context, before wires, began time.Ti
 	return 0
 }
 
-// ruleCounts is what status tells of rules.
-type ruleCounts struct {
-	Rules []struct {
-		Name      string `json:"name"`
-		Packets   uint64 `json:"packets"`
-		Observe   bool   `json:"observe"`
-		Temporary *struct {
-			Owner string `json:"owner"`
-		} `json:"temporary"`
-	} `json:"rules"`
-}
-
 // attackList is what the API tells of attacks.
 type attackList struct {
 	Attacks []struct {
@@ -318,27 +308,15 @@ type attackList struct {
 	} `json:"attacks"`
 }
 
-// look asks the daemon until ctx ends: for the counters of its own rules, and when it first names what an attack is made of.
-func (s *detectScene) look(ctx context.Context, began time.Time) (dropped uint64, named time.Duration) {
-	counts := map[string]uint64{}
+// firstName asks the daemon until it names what an attack is made of, or until ctx ends.
+func (s *detectScene) firstName(ctx context.Context, began time.Time) time.Duration {
 	for ; ctx.Err() == nil; wait(ctx, askEvery) {
-		var status ruleCounts
-		if s.get(ctx, "/v1/status", &status) == nil {
-			for _, r := range status.Rules {
-				if r.Temporary != nil && !r.Observe {
-					counts[r.Name] = max(counts[r.Name], r.Packets)
-				}
-			}
-		}
 		var list attackList
-		if named == 0 && s.get(ctx, "/v1/attacks", &list) == nil && len(list.Attacks) > 0 && len(list.Attacks[0].Vectors) > 0 {
-			named = time.Since(began)
+		if s.get(ctx, "/v1/attacks", &list) == nil && len(list.Attacks) > 0 && len(list.Attacks[0].Vectors) > 0 {
+			return time.Since(began)
 		}
 	}
-	for _, n := range counts {
-		dropped += n
-	}
-	return dropped, named
+	return 0
 }
 
 // attackReport is what the API tells of an attack.
@@ -348,15 +326,20 @@ type attackReport struct {
 	} `json:"vectors"`
 	Suggestion *struct {
 		Rules []struct {
-			Text string `json:"text"`
+			Text string `json:"rule"`
 		} `json:"rules"`
 	} `json:"suggestion"`
 	Steps []struct {
-		Did  string `json:"did"`
-		Rule string `json:"rule"`
-		Text string `json:"text"`
-		Why  string `json:"why"`
+		Time time.Time `json:"time"`
+		Did  string    `json:"did"`
+		Rule string    `json:"rule"`
+		Why  string    `json:"why"`
 	} `json:"steps"`
+	Reasons []struct {
+		Name    string `json:"name"`
+		Verdict string `json:"verdict"`
+		Packets uint64 `json:"packets"`
+	} `json:"reasons"`
 }
 
 // judge takes what the daemon told.
@@ -383,13 +366,13 @@ func (s *detectScene) judge(ctx context.Context, v *detectVisit, first time.Time
 		if err := s.get(ctx, "/v1/attacks/"+list.Attacks[i].ID, &r); err != nil {
 			return err
 		}
-		v.take(&r)
+		v.take(&r, first)
 	}
 	return nil
 }
 
-// take takes a report.
-func (v *detectVisit) take(r *attackReport) {
+// take takes a report. Reasons have what rules have dropped, without what they counted before they dropped.
+func (v *detectVisit) take(r *attackReport, first time.Time) {
 	for _, k := range r.Vectors {
 		if !slices.Contains(v.kinds, k.Name) {
 			v.kinds = append(v.kinds, k.Name)
@@ -397,18 +380,23 @@ func (v *detectVisit) take(r *attackReport) {
 	}
 	if r.Suggestion != nil {
 		for _, rule := range r.Suggestion.Rules {
-			v.rules = append(v.rules, "suggested "+rule.Text)
+			v.rules = append(v.rules, "suggested: "+rule.Text)
 		}
 	}
 	for _, step := range r.Steps {
-		v.rules = append(v.rules, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", step.Rule, step.Did, step.Text, step.Why)))
+		v.rules = append(v.rules, fmt.Sprintf("%s %s after %.1f s: %s", step.Rule, step.Did, step.Time.Sub(first).Seconds(), step.Why))
+	}
+	for _, reason := range r.Reasons {
+		if strings.HasPrefix(reason.Name, "auto-") && reason.Verdict == "drop" {
+			v.byRules += reason.Packets
+		}
 	}
 }
 
 // account takes what was counted.
 func (v *detectVisit) account(sent detectSent, before, after classCounts, honest, attack lab.DriverCounts) {
 	v.attack = wire{sent: sent.attack.Frames, dropped: attack.Dropped, lost: sent.attack.Frames - min(sent.attack.Frames, attack.Received)}
-	v.honest.dropped = honest.Dropped
+	v.honest.dropped, v.answers = honest.Dropped, after.answers-before.answers
 	total := maps.Clone(after.sent)
 	for name := range total {
 		total[name] -= before.sent[name]

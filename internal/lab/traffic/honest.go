@@ -3,6 +3,7 @@ package traffic
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -19,7 +20,7 @@ type client struct {
 	n    uint32 // packets so far
 }
 
-// fate draws the TTL of a packet that has come some hops from a system of one of the usual kinds.
+// someTTL draws the TTL of a packet that has come some hops from a system of one of the usual kinds.
 func someTTL(r *rand.Rand) uint8 {
 	begins := []int{64, 64, 128, 128, 128, 255}[r.IntN(6)]
 	return uint8(begins - 5 - r.IntN(16))
@@ -73,7 +74,7 @@ func random(r *rand.Rand, b []byte) {
 	}
 }
 
-// playing at a game: what the connection is, a number, and what the player does.
+// gameShape is what a player sends: what the connection is, a number, and what the player does.
 func gameShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Game, 28+r.IntN(64))
 	binary.BigEndian.PutUint32(b, c.id)
@@ -81,12 +82,12 @@ func gameShape(r *rand.Rand, p *Packet, c *client) {
 	random(r, b[8:])
 }
 
-// voiceShape is RTP (RFC 3550, 5.1) with 20 ms of Opus.
+// voiceShape is RTP (RFC 3550, 5.1) with 20 ms of Opus. Numbers and times begin anywhere.
 func voiceShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Voice, 12+50+r.IntN(60))
 	b[0], b[1] = 0x80, 0x78
-	binary.BigEndian.PutUint16(b[2:], uint16(c.n))
-	binary.BigEndian.PutUint32(b[4:], 960*c.n)
+	binary.BigEndian.PutUint16(b[2:], uint16(c.n+c.id))
+	binary.BigEndian.PutUint32(b[4:], 960*c.n+bits.Reverse32(c.id))
 	binary.BigEndian.PutUint32(b[8:], c.id)
 	random(r, b[12:])
 }
@@ -149,7 +150,7 @@ func Once(time.Duration) float64 { return 1 }
 // UsualClasses are those of the usual mix, over UDP and TCP.
 func UsualClasses() []Class { return usual }
 
-// once makes the shape of a client that has any address of a network for each packet, and one TTL.
+// anybody is what clients send of which each packet has another one, with any address of a network and one TTL.
 func anybody(class Class, ttl uint8, rate float64, make shape) Stream {
 	return Stream{Class: class, Rate: steady(rate), New: func(r *rand.Rand) func(*Packet, time.Duration) {
 		return func(p *Packet, _ time.Duration) {
@@ -197,20 +198,16 @@ func Scan() *Model {
 
 // NAT is a thousand clients behind one address.
 func NAT() *Model {
-	behind := func(class Class, n int, rate float64, make shape) Stream {
-		s := talk(class, n, steady(rate), make)
-		return s
-	}
 	from := single(nat)
 	return &Model{Name: "nat", Label: "a NAT of 1,000 clients behind one address", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
-		behind(Class{"nat game", from, lab.UDP, Game}, 700, 7000, gameShape), behind(Class{"nat voice", from, lab.UDP, Voice}, 200, 2000, voiceShape),
-		behind(Class{"nat dns", from, lab.UDP, DNS}, 100, 500, dnsShape),
+		talk(Class{"nat game", from, lab.UDP, Game}, 700, steady(7000), gameShape), talk(Class{"nat voice", from, lab.UDP, Voice}, 200, steady(2000), voiceShape),
+		talk(Class{"nat dns", from, lab.UDP, DNS}, 100, steady(500), dnsShape),
 	}}
 }
 
 // Hour is voice streams that begin at the hour.
 func Hour() *Model {
-	return &Model{Name: "hour", Label: "120 voice streams that begin at the hour", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
+	return &Model{Name: "hour", Label: "120 voice streams of one /16 that begin at the hour", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
 		talk(Class{"hour voice", voiceClients, lab.UDP, Voice}, 120, steady(6000), voiceShape),
 	}}
 }

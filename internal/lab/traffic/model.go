@@ -73,23 +73,24 @@ func (m *Model) Play(seed uint64) *Player {
 	return p
 }
 
-// silence is how long a stream without a rate waits before it looks again.
-const silence = time.Millisecond
+// step is a time in which a rate hardly changes.
+const step = time.Millisecond
 
 // advance finds when the next packet is due: the distance of two is that of the rate, half of it more or less.
 func (s *playing) advance() {
-	rate := s.Rate(s.next)
-	for ; rate <= 0; rate = s.Rate(s.next) {
-		s.next += silence
-		if s.next > longest {
+	for left := 0.5 + s.random.Float64(); s.next < longest; s.next += step {
+		rate := s.Rate(s.next)
+		more := rate * step.Seconds()
+		if more >= left {
+			s.next += time.Duration(left / rate * float64(time.Second))
 			return
 		}
+		left -= more
 	}
-	s.next += time.Duration((0.5 + s.random.Float64()) / rate * float64(time.Second))
 }
 
 // longest is longer than anything is played.
-const longest = 24 * time.Hour
+const longest = time.Hour
 
 // Due is when the next frame is due, since the beginning; false when there is none.
 func (p *Player) Due() (time.Duration, bool) {
