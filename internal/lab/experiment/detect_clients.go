@@ -201,8 +201,10 @@ func (t *tcpTraffic) fetch(from netip.Prefix, port uint16, connections int, rate
 
 // upload sends a file without an end.
 func (t *tcpTraffic) upload(from netip.Addr, port uint16) {
+	r := t.random()
 	part := make([]byte, 64<<10)
 	t.stay(from, port, 0, func(c net.Conn) error {
+		traffic.Random(r, part) // as what is compressed
 		_ = c.SetDeadline(time.Now().Add(patienceTCP))
 		_, err := c.Write(part)
 		return err

@@ -27,7 +27,7 @@ type detectSite struct {
 	ends              []io.Closer
 }
 
-// The names of the server's devices, and the addresses of its wires.
+// The names of the server's devices.
 const honestWire, attackWire = "clients", "attacker"
 
 // newDetectSite builds a site in an empty lab. With the machine for itself, what the attacker sends is received on a CPU on which the attacker
@@ -47,8 +47,7 @@ func newDetectSite(l *lab.Lab, alone bool) (s *detectSite, err error) {
 	if err := s.server.Own(traffic.HostNetwork); err != nil {
 		return nil, err
 	}
-	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		device := map[string]*lab.Device{"0.0.0.0/1": s.honest, "128.0.0.0/1": s.attack}[half]
+	for half, device := range map[string]*lab.Device{"0.0.0.0/1": s.honest, "128.0.0.0/1": s.attack} {
 		if err := s.server.Route(netip.MustParsePrefix(half), device.Peer.Addrs[0].Addr(), device); err != nil {
 			return nil, err
 		}

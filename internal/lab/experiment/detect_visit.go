@@ -78,7 +78,8 @@ type detectScene struct {
 	*detectSite
 	*product
 	c       *detectCase
-	seed    uint64
+	seed    uint64 // of what is not of the usual mix
+	known   uint64 // of the usual mix: its clients are those that the daemon has learned
 	tcp     *tcpTraffic
 	counter *classCounter
 }
@@ -88,7 +89,7 @@ func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state, sampl
 	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		s := &detectScene{c: c, seed: seed}
+		s := &detectScene{c: c, seed: seed, known: b.Seed}
 		if s.detectSite, err = newDetectSite(l, c.alone); err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ func (b *detectBuilder) teach(ctx context.Context, dir string, times float64) er
 
 // usual sends the usual mix for a time.
 func (s *detectScene) usual(ctx context.Context, times func(time.Duration) float64, lasts time.Duration) (traffic.Sent, error) {
-	return traffic.Send(ctx, s.clients, traffic.Usual(times).Play(s.seed), time.Now(), lasts)
+	return traffic.Send(ctx, s.clients, traffic.Usual(times).Play(s.known), time.Now(), lasts)
 }
 
 // visit takes a case once.
@@ -248,7 +249,7 @@ func (s *detectScene) send(ctx context.Context, began time.Time, lasts time.Dura
 	var sending sync.WaitGroup
 	errs := make([]error, 2)
 	sending.Go(func() {
-		sent.usual, errs[0] = traffic.Send(ctx, s.clients, traffic.Usual(s.c.usual).Play(s.seed), began, lasts)
+		sent.usual, errs[0] = traffic.Send(ctx, s.clients, traffic.Usual(s.c.usual).Play(s.known), began, lasts)
 	})
 	if s.c.tcp != nil {
 		s.c.tcp(s.tcp)

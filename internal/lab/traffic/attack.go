@@ -61,7 +61,7 @@ func answers(servers int, sport, dport uint16, lengths []int, begin func(r *rand
 			}
 			b := p.udp(c, to, lengths[r.IntN(len(lengths))])
 			p.SPort, p.ID = sport, uint16(1+r.IntN(65535))
-			random(r, b)
+			Random(r, b)
 			begin(r, b)
 		}
 	}
@@ -102,7 +102,7 @@ func carpet(r *rand.Rand) func(*Packet, time.Duration) {
 func anything(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		c := client{addr: forged(r), port: uint16(1 + r.IntN(65535)), ttl: uint8(30 + r.IntN(220))}
-		random(r, p.udp(&c, Game, r.IntN(1400)))
+		Random(r, p.udp(&c, Game, r.IntN(1400)))
 		p.ID = uint16(r.Uint32())
 	}
 }
@@ -119,7 +119,7 @@ func few(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		c := client{addr: forged(r), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r)}
 		b := p.udp(&c, Small, 64)
-		random(r, b)
+		Random(r, b)
 		copy(b, "\x00\x01\x00\x00")
 	}
 }

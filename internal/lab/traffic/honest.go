@@ -64,8 +64,8 @@ func (p *Packet) space(length int) []byte {
 	return p.Payload
 }
 
-// random fills bytes.
-func random(r *rand.Rand, b []byte) {
+// Random fills bytes with random ones.
+func Random(r *rand.Rand, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		binary.NativeEndian.PutUint64(b, r.Uint64())
 	}
@@ -79,7 +79,7 @@ func gameShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Game, 28+r.IntN(64))
 	binary.BigEndian.PutUint32(b, c.id)
 	binary.BigEndian.PutUint32(b[4:], c.n)
-	random(r, b[8:])
+	Random(r, b[8:])
 }
 
 // voiceShape is RTP (RFC 3550, 5.1) with 20 ms of Opus. Numbers and times begin anywhere.
@@ -89,7 +89,7 @@ func voiceShape(r *rand.Rand, p *Packet, c *client) {
 	binary.BigEndian.PutUint16(b[2:], uint16(c.n+c.id))
 	binary.BigEndian.PutUint32(b[4:], 960*c.n+bits.Reverse32(c.id))
 	binary.BigEndian.PutUint32(b[8:], c.id)
-	random(r, b[12:])
+	Random(r, b[12:])
 }
 
 // smallShape is what devices report.
@@ -98,7 +98,7 @@ func smallShape(r *rand.Rand, p *Packet, c *client) {
 	copy(b, "RPT1")
 	binary.BigEndian.PutUint32(b[4:], c.id)
 	binary.BigEndian.PutUint32(b[8:], c.n)
-	random(r, b[12:])
+	Random(r, b[12:])
 }
 
 // dnsNames are asked for.
