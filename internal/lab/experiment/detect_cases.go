@@ -63,7 +63,7 @@ func honestCases() []*detectCase {
 			classes: single("download", traffic.HTTPS, traffic.Downloader.String()+"/32")},
 		{Model: traffic.Scan()},
 		{Model: traffic.NAT()},
-		{Model: model("cdn", "four addresses of a CDN with most of the traffic"), tcp: func(t *tcpTraffic) { t.fetch(traffic.CDN, traffic.HTTPS, 32, 40) },
+		{Model: model("cdn", "four addresses of a CDN with most of the traffic"), tcp: func(t *tcpTraffic) { t.fetch(traffic.CDN, traffic.HTTPS, 64, 15*time.Millisecond) },
 			classes: single("cdn", traffic.HTTPS, traffic.CDN.String())},
 		{Model: traffic.Polls(), tcp: func(t *tcpTraffic) {
 			for _, port := range []uint16{traffic.HTTP, traffic.HTTPS, traffic.SSH} {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"io"
@@ -173,30 +174,30 @@ func (t *tcpTraffic) sessions(from netip.Prefix, n int) {
 	}
 }
 
-// fetch is connections of the addresses of a network, at most 256, that ask for pages again and again, so many times a second each.
-func (t *tcpTraffic) fetch(from netip.Prefix, port uint16, connections int, rate float64) {
-	transport := &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}
-	var dialed atomic.Uint32
-	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-		first := from.Addr().As4()
-		first[3] += byte(dialed.Add(1) % (1 << (32 - from.Bits())))
-		return t.dial(netip.AddrFrom4(first), port)
-	}
-	address := "http://" + netip.AddrPortFrom(traffic.Host, port).String()
-	client := &http.Client{Transport: transport, Timeout: patienceTCP}
-	for range connections {
-		t.every(rate, func(*rand.Rand) func() error {
-			return func() error {
-				response, err := client.Get(address)
-				if err == nil {
-					_, err = io.Copy(io.Discard, response.Body)
-					response.Body.Close()
-				}
+// fetch is connections of the addresses of a network, at most 256, that ask for a page again and again, with a pause after each.
+func (t *tcpTraffic) fetch(from netip.Prefix, port uint16, connections int, pause time.Duration) {
+	for i := range connections {
+		client := from.Addr().As4()
+		client[3] += byte(i % (1 << (32 - from.Bits())))
+		var read *bufio.Reader
+		var of net.Conn
+		t.stay(netip.AddrFrom4(client), port, pause, func(c net.Conn) error {
+			if c != of {
+				of, read = c, bufio.NewReader(c)
+			}
+			_ = c.SetDeadline(time.Now().Add(patienceTCP))
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: www.example\r\n\r\n"); err != nil {
 				return err
 			}
+			response, err := http.ReadResponse(read, nil)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			_, err = io.Copy(io.Discard, response.Body)
+			return err
 		})
 	}
-	context.AfterFunc(t.ctx, transport.CloseIdleConnections)
 }
 
 // upload sends a file without an end.
