@@ -98,6 +98,9 @@ func (b *detectBuilder) publish() {
 		b.Outcome.Bars = append(b.Outcome.Bars, bars...)
 		b.Outcome.Results = append(b.Outcome.Results, c.result(b.Outcome.Name))
 		t.AddRow(c.cells(bars)...)
+		if c.late() {
+			t.AddNote("~ disturbed: a packet left more than %v late, since the machine did something else.", mostLate)
+		}
 		if len(c.visits) > 0 {
 			v := c.visits[len(c.visits)-1]
 			said.AddRow(c.name() + ": " + cmp.Or(strings.Join(v.kinds, ", "), "nothing"))
@@ -117,6 +120,14 @@ func (c *detectCase) bars(experiment string) []*report.Bar {
 	return []*report.Bar{report.AtMost(experiment+"/"+c.name()+" honest-dropped", c.figure(detectHarm).Median(), mostHonest)}
 }
 
+// mostLate is how late a packet may leave.
+const mostLate = 500 * time.Millisecond
+
+// late reports whether the lab did not have the CPU that it needs.
+func (c *detectCase) late() bool {
+	return slices.ContainsFunc(c.visits, func(v *detectVisit) bool { return v.late > mostLate })
+}
+
 // secondsText is a time, or that it never came.
 func secondsText(s report.Samples) string {
 	if m := s.Median(); m < never.Seconds() {
@@ -132,6 +143,7 @@ func (c *detectCase) cells(bars []*report.Bar) []string {
 	if len(c.visits) == 0 {
 		return cells
 	}
+	cells[13] = report.Choice(c.late(), "~", "")
 	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
 	cells[1] = fmt.Sprintf("%.0f", c.figure(detectCalls).Median())
 	for i, of := range []func(*detectVisit) float64{detectSeen, detectNamed, detectSuggested, detectDropped} {

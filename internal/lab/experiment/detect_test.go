@@ -109,7 +109,7 @@ func TestDetectTable(t *testing.T) {
 		{Model: &traffic.Model{Name: "ntp", Label: "answers"}, visits: []*detectVisit{
 			{calls: 1, seen: 2 * second, named: 3 * second, suggested: 4 * second, dropped: 5 * second, attack: wire{sent: 30_000, dropped: 15_000}, lasted: second},
 			{calls: 1, seen: second, lasted: second},
-			{lasted: second},
+			{lasted: second, late: second},
 		}},
 		{Model: &traffic.Model{Name: "recorded", Label: "real"}, missing: "no capture"},
 	}
@@ -120,7 +120,7 @@ func TestDetectTable(t *testing.T) {
 	}
 	want := []string{
 		"honest/crowd: many|1|3.0|never|never|never||50.00%|game 55.56%|<= 0.00 MISSED|1.0|0.00%|0|",
-		"attack/ntp: answers|1|2.0|never|never|never|0.00%|0.00%||<= 0.00 met|0.0|0.00%|0|",
+		"attack/ntp: answers|1|2.0|never|never|never|0.00%|0.00%||<= 0.00 met|0.0|0.00%|0|~",
 		"attack/recorded: real|||||||||||||no capture",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
