@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -43,7 +44,7 @@ func benchCommand(e *env) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
-	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, dns, udp, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
+	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, dns, udp, detect, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
 	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, two of udp, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
@@ -51,6 +52,8 @@ func benchCommand(e *env) *cobra.Command {
 	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets and blocklist, in place of their own")
 	flags.StringVar(&f.options.List, "list", "", "`file` of addresses for sets and blocklist, in place of random ones")
 	flags.IntVar(&f.options.Routes, "routes", 0, "`number` of routes of the router of placement (default 925525)")
+	flags.Uint64Var(&f.options.Seed, "seed", 1, "`number` that all that detect sends follows from")
+	flags.StringVar(&f.options.Captures, "captures", os.Getenv("FLOODWALL_TRACES"), "`directory` of captures of real attacks, for detect (default that of FLOODWALL_TRACES)")
 	flags.StringVar(&f.out, "out", "", "`directory` for report.html, tables.md, report.json and bench.txt (default bench/TIME in the state directory)")
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
@@ -92,7 +95,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	if !cli.Privileged() {
 		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
-	f.options.Progress = e.Stderr
+	f.options.Progress, f.options.Find = e.Stderr, find
 	report, stopped := experiment.Run(c.Context(), args, f.options)
 	if report == nil {
 		return stopped

@@ -79,7 +79,7 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 func find(program string) (string, error) {
 	file, err := cli.Find(program)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = wording.WithHint(fmt.Errorf("the demonstration runs %s, which is not installed here", program), cli.Get(program))
+		err = wording.WithHint(fmt.Errorf("this runs %s, which is not installed here", program), cli.Get(program))
 	}
 	return file, err
 }

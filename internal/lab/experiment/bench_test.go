@@ -27,7 +27,7 @@ func tiny(t *testing.T) rig.Options {
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return rig.Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file}
+	return rig.Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file, Find: findBuilt}
 }
 
 // wantRows are results that must be there, by experiment. The short form measures no others where rows can be chosen. Those of
@@ -76,6 +76,7 @@ var wantRows = map[string][]string{
 		"udp/quiet/nothing", "udp/busy/floodwall/off", "udp/busy/floodwall/generic", "udp/flood/nft", "udp/flood/hashlimit",
 		"udp/flood/floodwall/wireguard", "udp/flood/floodwall/quic",
 	},
+	"detect": {"detect/honest/crowd", "detect/attack/ntp"},
 	"conntrack": {
 		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",
 		"conntrack/floodwall/nftables",
@@ -150,7 +151,8 @@ func checkReport(t *testing.T, r *report.Report, want []string) {
 		empty := slices.ContainsFunc(lacking, func(end string) bool { return strings.HasSuffix(res.Name, end) })
 		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
 		// Nor does it always let the costs be told apart by which a rule moves.
-		excused := strings.HasPrefix(res.Note, "nothing arrived") || strings.HasPrefix(res.Note, "not within")
+		// Captures of real attacks are not everywhere.
+		excused := strings.HasPrefix(res.Note, "its packets") || strings.HasPrefix(res.Note, "nothing arrived") || strings.HasPrefix(res.Note, "not within")
 		if (len(res.Metrics) == 0) != empty && !excused || empty && res.Note == "" {
 			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
 		}

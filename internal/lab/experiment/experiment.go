@@ -33,6 +33,7 @@ var Experiments = []Experiment{
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", runConntrack},
 	{"dns", "a resolver and its clients under floods of spoofed ANY queries and of random names, with unbound's own limits beside", runDNS},
 	{"udp", "a UDP service and its clients under a flood of datagrams of its own kind, with nft and hashlimit beside", runUDP},
+	{"detect", "the daemon's detection of attacks: how soon, what it does by itself, and what honest traffic suffers", runDetect},
 	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", runSynproxy},
 	{"scale", "one to all CPUs at a time, each with a receive queue of its own: drop, limit, SYN cookies", runScale},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", runProgram},

@@ -20,6 +20,7 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"conntrack": {5 * time.Minute, 50 * time.Second},
 	"dns":       {9 * time.Minute, 60 * time.Second},
 	"udp":       {7 * time.Minute, 60 * time.Second},
+	"detect":    {40 * time.Minute, 20 * time.Second},
 	"synproxy":  {14 * time.Minute, 90 * time.Second},
 	"scale":     {2 * time.Minute, 20 * time.Second},
 	"program":   {time.Minute, 10 * time.Second},

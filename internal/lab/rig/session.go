@@ -25,9 +25,14 @@ type Options struct {
 	All      bool           // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int          // of random address lists, for sets and blocklist; nil: each has its own
 	Routes   int            // of the router of placement; 0: 925,525, as in the article
-	Rows     *regexp.Regexp // of packet rates, dns, udp, synproxy and program, those whose names match; nil: all
+	Rows     *regexp.Regexp // of packet rates, dns, udp, detect, synproxy and program, those whose names match; nil: all
 	List     string         // a file of addresses for both to measure with, in place of random ones
+	Seed     uint64         // of what detect sends; the same seed gives the same packets
+	Captures string         // a directory of recorded attacks, for detect; "": none
 	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
+
+	// Find finds another program of Floodwall, for detect.
+	Find func(program string) (string, error)
 }
 
 // Session is one experiment of a run.

@@ -1,0 +1,219 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/lab/traffic"
+)
+
+// detectSite is a host with services and two wires: one with honest clients, the other with an attacker. So what a wire loses in the
+// 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE) is of one of both, and what XDP drops on it is as well.
+type detectSite struct {
+	lab               *lab.Lab
+	server            *lab.Host
+	clients, attacker *lab.Device // of their hosts
+	honest, attack    *lab.Device // of the server
+	ends              []io.Closer
+}
+
+// The names of the server's devices.
+const honestWire, attackWire = "clients", "attacker"
+
+// newDetectSite builds a site in an empty lab. With the machine for itself, what the attacker sends is received on a CPU on which the attacker
+// is not: else the two, which never sleep, may share one.
+func newDetectSite(l *lab.Lab, alone bool) (s *detectSite, err error) {
+	s = &detectSite{lab: l}
+	on := report.Choice(alone, lab.OnCPU(rig.ReceiverCPU), lab.AnyCPU)
+	if s.server, err = l.Host("server"); err != nil {
+		return nil, err
+	}
+	if s.clients, s.honest, err = s.connect(honestWire, "10.1.0.1/30", "10.1.0.2/30", lab.AnyCPU); err != nil {
+		return nil, err
+	}
+	if s.attacker, s.attack, err = s.connect(attackWire, "10.2.0.1/30", "10.2.0.2/30", on); err != nil {
+		return nil, err
+	}
+	if err := s.server.Own(traffic.HostNetwork); err != nil {
+		return nil, err
+	}
+	for half, device := range map[string]*lab.Device{"0.0.0.0/1": s.honest, "128.0.0.0/1": s.attack} {
+		if err := s.server.Route(netip.MustParsePrefix(half), device.Peer.Addrs[0].Addr(), device); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range []netip.Prefix{traffic.UsualClients, traffic.Others} {
+		if err := s.clients.Host.Own(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.clients.Host.Route(traffic.HostNetwork, s.honest.Addrs[0].Addr(), s.clients); err != nil {
+		return nil, err
+	}
+	return s, s.serve()
+}
+
+// connect gives the server a wire. Random sources have no way back, and must be believed all the same. What is sent waits in a queue.
+func (s *detectSite) connect(name, other, own string, on lab.NAPI) (out, in *lab.Device, err error) {
+	host, err := s.lab.Host(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, in, err = s.lab.Connect(host, s.server, lab.LinkOptions{
+		A: lab.EndOptions{Addrs: lab.ParseAddrs(other), Queue: true}, B: lab.EndOptions{Name: name, Addrs: lab.ParseAddrs(own), Queue: true, CPU: on},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, device := range []string{"all", in.Name} {
+		if err := s.server.Sysctl("ipv4/conf/"+device+"/rp_filter", "0"); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, in, nil
+}
+
+// close ends the services.
+func (s *detectSite) close() error {
+	var errs []error
+	for _, e := range s.ends {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serve starts the services.
+func (s *detectSite) serve() error {
+	for port, answer := range map[uint16]func([]byte, []byte) []byte{
+		traffic.Game: echo, traffic.Voice: echo, traffic.Small: echo, traffic.DNS: answerDNS,
+	} {
+		if err := s.serveUDP(port, answer); err != nil {
+			return err
+		}
+	}
+	for _, port := range []uint16{traffic.HTTP, traffic.HTTPS} {
+		l, err := s.listen(port)
+		if err != nil {
+			return err
+		}
+		web := &http.Server{Handler: http.HandlerFunc(page)}
+		s.ends = append(s.ends, web)
+		go func() { _ = web.Serve(l) }() // until it is closed
+	}
+	l, err := s.listen(traffic.SSH)
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, l)
+	go accept(l)
+	return nil
+}
+
+// lineRate is what a connection sends at most, in bytes a second: 400 Mbit/s are some 34,000 packets.
+const lineRate = 400e6 / 8
+
+// paced has a socket send at no more than lineRate. Those that are accepted have it from the listener.
+func paced(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, lineRate)
+	})
+	return errors.Join(err, failed)
+}
+
+func (s *detectSite) listen(port uint16) (l net.Listener, err error) {
+	err = s.server.Do(func() error {
+		c := net.ListenConfig{Control: paced}
+		l, err = c.Listen(context.Background(), "tcp", netip.AddrPortFrom(traffic.Host, port).String())
+		return err
+	})
+	return l, err
+}
+
+// serveUDP answers datagrams.
+func (s *detectSite) serveUDP(port uint16, answer func(to, query []byte) []byte) (err error) {
+	var c *net.UDPConn
+	err = s.server.Do(func() error {
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(traffic.Host, port)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, c)
+	_ = c.SetReadBuffer(4 << 20) // less is enough for the clients
+	go func() {
+		query, to := make([]byte, 2048), make([]byte, 0, 2048)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(query)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				_, _ = c.WriteToUDPAddrPort(answer(to[:0], query[:n]), from) // to a forged address there may be no way
+			}
+		}
+	}()
+	return nil
+}
+
+// echo sends a datagram back.
+func echo(to, query []byte) []byte { return append(to, query...) }
+
+// answerDNS answers a query with an address (RFC 1035, 4.1), whatever its type. What is no query comes back as it is.
+func answerDNS(to, query []byte) []byte {
+	to = append(to, query...)
+	if len(to) < 12 {
+		return to
+	}
+	to[2], to[7] = to[2]|0x80, 1
+	return append(to, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1)
+}
+
+// pageBytes is how much of each answer of the web server there is. What is asked for at /large never ends.
+const pageBytes = 8 << 10
+
+func page(w http.ResponseWriter, r *http.Request) {
+	part := make([]byte, pageBytes)
+	for {
+		if _, err := w.Write(part); err != nil || r.URL.Path != "/large" {
+			return
+		}
+	}
+}
+
+// keystroke is the most that is answered by the server of SSH, by what was sent: a longer part is of a file.
+const keystroke = 256
+
+// accept answers what is typed, and takes what is uploaded.
+func accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			part := make([]byte, 64<<10)
+			for {
+				n, err := c.Read(part)
+				if err != nil {
+					return
+				}
+				if n <= keystroke {
+					_, _ = c.Write(part[:n]) // the client may have gone
+				}
+			}
+		}()
+	}
+}

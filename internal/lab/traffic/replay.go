@@ -1,0 +1,123 @@
+package traffic
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// recordings are the captures of real attacks that are replayed where they are: those of the DDoS Packet Capture Collection by L.F. Haaijer (2022).
+var recordings = []struct{ name, label, file string }{
+	{"recorded-syn", "a recorded SYN flood", "pkt.TCP.synflood.spoofed.pcap"},
+	{"recorded-synack", "a recorded reflection of SYN-ACKs", "amp.TCP.reflection.SYNACK.pcap"},
+	{"recorded-ike", "a recorded amplification by ISAKMP", "amp.UDP.isakmp.pcap"},
+	{"recorded-dns", "a recorded amplification by DNS, most of it later fragments", "amp.dns.RRSIG.fragmented.pcap"},
+}
+
+// Recordings are the recorded attacks, which are read when they are to be played.
+func Recordings() (list []*Model) {
+	for _, r := range recordings {
+		list = append(list, &Model{Name: r.name, Label: r.label, Lasts: attackTime, Rate: AttackRate})
+	}
+	return list
+}
+
+// Read reads the recorded packets of a model of Recordings in a directory. It returns an fs.ErrNotExist when they are not there.
+func (m *Model) Read(dir string) error {
+	for _, r := range recordings {
+		if r.name == m.Name {
+			list, err := readCapture(filepath.Join(dir, r.file))
+			if err == nil && len(list) == 0 {
+				err = errors.New("no IPv4 packet is in it")
+			}
+			if err != nil {
+				return fmt.Errorf("capture %s: %w", filepath.Join(dir, r.file), err)
+			}
+			m.Recorded = list
+		}
+	}
+	return nil
+}
+
+// mostRecorded bounds the packets of a capture, and longestFrame each of them: that of a wire with the usual MTU.
+const mostRecorded, longestFrame = 200_000, etherHeader + 1500
+
+// packetReader reads a capture.
+type packetReader interface {
+	ReadPacketData() ([]byte, gopacket.CaptureInfo, error)
+	LinkType() layers.LinkType
+}
+
+// openCapture tells pcapng from pcap by its first block (draft-ietf-opsawg-pcapng): the name of a file may lie.
+func openCapture(text []byte) (packetReader, error) {
+	if bytes.HasPrefix(text, []byte{0x0a, 0x0d, 0x0d, 0x0a}) {
+		return pcapgo.NewNgReader(bytes.NewReader(text), pcapgo.DefaultNgReaderOptions)
+	}
+	return pcapgo.NewReader(bytes.NewReader(text))
+}
+
+// readCapture reads IPv4 packets, as if they were for the host. What was not captured of a packet is zero.
+func readCapture(file string) (list []Frame, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openCapture(text)
+	if err != nil {
+		return nil, err
+	}
+	if r.LinkType() != layers.LinkTypeEthernet {
+		return nil, fmt.Errorf("link type %v: only Ethernet is known", r.LinkType())
+	}
+	var first time.Time
+	for len(list) < mostRecorded {
+		data, info, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(data) < etherHeader+ipHeader || info.Length > longestFrame || binary.BigEndian.Uint16(data[12:]) != 0x0800 {
+			continue
+		}
+		if first.IsZero() {
+			first = info.Timestamp
+		}
+		frame := append(bytes.Clone(data), make([]byte, max(0, info.Length-len(data)))...)
+		toHost(frame[etherHeader:])
+		list = append(list, Frame{info.Timestamp.Sub(first), frame})
+	}
+	return list, nil
+}
+
+// toHost has an IPv4 packet go to the host, with the checksums that belong to it. Those of later fragments cover no address.
+func toHost(ip []byte) {
+	header := int(ip[0]&15) * 4
+	if header < ipHeader || len(ip) < header {
+		return
+	}
+	host := Host.As4()
+	copy(ip[16:], host[:])
+	ip[10], ip[11] = 0, 0
+	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip[:header], 0)))
+	total := min(len(ip), int(binary.BigEndian.Uint16(ip[2:])))
+	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 || total < header {
+		return // a fragment: its checksum is of the whole
+	}
+	at := map[lab.Proto]int{lab.UDP: 6, lab.TCP: 16}[lab.Proto(ip[9])]
+	if l4 := ip[header:total]; at > 0 && len(l4) >= at+2 {
+		putSum(l4, at, [4]byte(ip[12:16]), host, lab.Proto(ip[9]))
+	}
+}
