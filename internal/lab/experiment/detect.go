@@ -59,7 +59,6 @@ type detectCase struct {
 	classes []traffic.Class               // of it
 	kernel  []lab.Flow                    // sent by the kernel in place of the model's streams, as fast as it goes
 	alone   bool                          // no other case may run at the time
-	sample  string                        // share of the packets that the daemon sees; "": detectSample
 	missing string
 	visits  []*detectVisit
 }
@@ -82,14 +81,6 @@ func (c *detectCase) prepare(captures string) error {
 	return c.Read(captures)
 }
 
-// Shares of the packets that the daemon sees as samples. While it learns it sees more, so that it has learned soon. A host with a real line takes one
-// in 1,000, of an attack of a million packets a second as many samples as here of one of 20,000.
-const (
-	learnSample  = "1/10"
-	detectSample = "1/20"
-	usualSample  = "1/1000"
-)
-
 // Times. A sample counts as legitimate 30 s after it was taken, and 5,000 of them are kept.
 const (
 	learnTime  = 66 * time.Second
@@ -99,7 +90,7 @@ const (
 )
 
 // lanes is how many cases run at a time, each with hosts of its own. They wait for time to pass, for the most part.
-const lanes = 3
+const lanes = 2
 
 // detectBuilder makes the tables of detect.
 type detectBuilder struct {

@@ -95,7 +95,7 @@ func (s *detectSite) close() error {
 // serve starts the services.
 func (s *detectSite) serve() error {
 	for port, answer := range map[uint16]func([]byte, []byte) []byte{
-		traffic.Game: echo, traffic.Voice: echo, traffic.Small: echo, traffic.DNS: answerDNS,
+		traffic.Game: echo(traffic.IsGame), traffic.Voice: echo(traffic.IsVoice), traffic.Small: echo(traffic.IsSmall), traffic.DNS: answerDNS,
 	} {
 		if err := s.serveUDP(port, answer); err != nil {
 			return err
@@ -160,22 +160,31 @@ func (s *detectSite) serveUDP(port uint16, answer func(to, query []byte) []byte)
 				return
 			}
 			if err == nil {
-				_, _ = c.WriteToUDPAddrPort(answer(to[:0], query[:n]), from) // to a forged address there may be no way
+				if b := answer(to[:0], query[:n]); len(b) > 0 {
+					_, _ = c.WriteToUDPAddrPort(b, from) // to a forged address there may be no way
+				}
 			}
 		}
 	}()
 	return nil
 }
 
-// echo sends a datagram back.
-func echo(to, query []byte) []byte { return append(to, query...) }
-
-// answerDNS answers a query with an address (RFC 1035, 4.1), whatever its type. What is no query comes back as it is.
-func answerDNS(to, query []byte) []byte {
-	to = append(to, query...)
-	if len(to) < 12 {
-		return to
+// echo sends a datagram back that is one of the service's own. Others get no answer, as servers do not know what to say to them.
+func echo(is func([]byte) bool) func(to, query []byte) []byte {
+	return func(to, query []byte) []byte {
+		if !is(query) {
+			return nil
+		}
+		return append(to, query...)
 	}
+}
+
+// answerDNS answers a query with an address (RFC 1035, 4.1), whatever its type. What is no query gets none.
+func answerDNS(to, query []byte) []byte {
+	if !traffic.IsQuery(query) {
+		return nil
+	}
+	to = append(to, query...)
 	to[2], to[7] = to[2]|0x80, 1
 	return append(to, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1)
 }

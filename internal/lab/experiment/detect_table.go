@@ -19,13 +19,13 @@ const mostHonest = 0.001
 func (b *detectBuilder) notes() []string {
 	return []string{
 		"The usual mix, some 1,500 packets a second to six services, comes all the time. The daemon has learned it before, for",
-		fmt.Sprintf("%v with %s of the packets as samples; each case begins with what it knew then, and %s of the packets. Attacks send %s", learnTime, learnSample, detectSample, report.CountText(traffic.AttackRate)),
+		fmt.Sprintf("%v; each case begins with what it knew then. It chooses itself how many packets are samples. Attacks send %s", learnTime, report.CountText(traffic.AttackRate)),
 		"packets a second unless they say otherwise. Times are from the first packet of a case until the daemon says that there is an",
 		"attack, until it names a kind, until it suggests a rule, and until XDP drops a packet. Without checks, and with `default: pass`,",
 		"nothing but the rules that the daemon adds by itself drops: packets of the attack, and honest ones, are those that XDP has dropped",
 		"on the wire of each (the driver's own counters). What a full queue of a wire loses before XDP is none of them. The class is by nft",
 		"counters past XDP, against what was sent, by addresses and ports; the worst class is named. Honest clients are answered by real",
-		fmt.Sprintf("sockets. The daemon's CPU is a share of one, its memory the most that it had. Medians of %s; three cases run at a time.", rounds(b.Rounds)),
+		fmt.Sprintf("sockets. The daemon's CPU is a share of one, its memory the most that it had. Medians of %s; two cases run at a time.", rounds(b.Rounds)),
 	}
 }
 

@@ -23,7 +23,6 @@ const detectPolicy = `devices: [` + honestWire + ", " + attackWire + `]
 default: pass
 checks: off
 detect: {baseline: learn, auto: {max: 3}}
-daemon: {sample: %s}
 services:
   - {name: web, port: [tcp/80, tcp/443]}
   - {name: ssh, port: tcp/22}
@@ -85,7 +84,7 @@ type detectScene struct {
 }
 
 // inScene runs fn while the usual mix goes on at a site whose daemon knows what is in a directory of state, "" for nothing.
-func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state, sample string, seed uint64, fn func(context.Context, *detectScene) error) error {
+func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state string, seed uint64, fn func(context.Context, *detectScene) error) error {
 	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -107,7 +106,7 @@ func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state, sampl
 				return err
 			}
 		}
-		if err := s.apply(ctx, fmt.Sprintf(detectPolicy, sample)); err != nil {
+		if err := s.apply(ctx, detectPolicy); err != nil {
 			return err
 		}
 		// The receive thread needs the program that apply has attached.
@@ -134,7 +133,7 @@ func (b *detectBuilder) inScene(ctx context.Context, c *detectCase, state, sampl
 func (b *detectBuilder) teach(ctx context.Context, dir string, times float64) error {
 	always := func(time.Duration) float64 { return times }
 	c := &detectCase{Model: &traffic.Model{}, usual: always}
-	return b.inScene(ctx, c, "", learnSample, b.Seed, func(ctx context.Context, s *detectScene) error {
+	return b.inScene(ctx, c, "", b.Seed, func(ctx context.Context, s *detectScene) error {
 		if _, err := s.usual(ctx, always, report.Choice(b.Quick, quickLearn, learnTime)); err != nil {
 			return err
 		}
@@ -157,7 +156,7 @@ func (b *detectBuilder) visit(ctx context.Context, c *detectCase, seed uint64) (
 		return nil, fmt.Errorf("learning: %w", err)
 	}
 	v = &detectVisit{}
-	return v, b.inScene(ctx, c, state, c.sample, seed, func(ctx context.Context, s *detectScene) error {
+	return v, b.inScene(ctx, c, state, seed, func(ctx context.Context, s *detectScene) error {
 		start := func(time.Duration) float64 { return c.usual(0) }
 		if _, err := s.usual(ctx, start, report.Choice(b.Quick, quickTime, settleTime)); err != nil {
 			return err

@@ -110,7 +110,7 @@ func anything(r *rand.Rand) func(*Packet, time.Duration) {
 // mimic is what players send, from forged addresses.
 func mimic(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
-		gameShape(r, p, &client{addr: forged(r), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r), id: r.Uint32(), n: r.Uint32N(100_000)})
+		gameShape(r, p, &client{addr: forged(r), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r), id: r.Uint32(), n: r.Uint32N(40_000)})
 	}
 }
 

@@ -150,16 +150,6 @@ func Once(time.Duration) float64 { return 1 }
 // UsualClasses are those of the usual mix, over UDP and TCP.
 func UsualClasses() []Class { return usual }
 
-// anybody is what clients send of which each packet has another one, with any address of a network and one TTL.
-func anybody(class Class, ttl uint8, rate float64, make shape) Stream {
-	return Stream{Class: class, Rate: steady(rate), New: func(r *rand.Rand) func(*Packet, time.Duration) {
-		return func(p *Packet, _ time.Duration) {
-			c := client{addr: within(r, class.From), port: uint16(1024 + r.IntN(64000)), ttl: ttl, id: r.Uint32(), n: 1 + r.Uint32N(5)}
-			make(r, p, &c)
-		}
-	}}
-}
-
 // The rates of a crowd.
 const crowdGame, crowdDNS = 15_000, 1000
 
@@ -173,10 +163,15 @@ func Crowd() *Model {
 
 // World is new clients of a quarter of the Internet, all as far from the host, at the game and DNS.
 func World() *Model {
-	const ttl = 52
-	return &Model{Name: "world", Label: "new clients of a quarter of the Internet with one TTL", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
-		anybody(Class{"world game", worldClients, lab.UDP, Game}, ttl, crowdGame, gameShape),
-		anybody(Class{"world dns", worldClients, lab.UDP, DNS}, ttl, crowdDNS, dnsShape),
+	far := func(make shape) shape {
+		return func(r *rand.Rand, p *Packet, c *client) {
+			c.ttl = 52
+			make(r, p, c)
+		}
+	}
+	return &Model{Name: "world", Label: "2,000 new clients of a quarter of the Internet with one TTL", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
+		talk(Class{"world game", worldClients, lab.UDP, Game}, 2000, steady(crowdGame), far(gameShape)),
+		talk(Class{"world dns", worldClients, lab.UDP, DNS}, 2000, steady(crowdDNS), far(dnsShape)),
 	}}
 }
 
@@ -222,4 +217,18 @@ func Polls() *Model {
 		talk(Class{"monitor game", from, lab.UDP, Game}, 1, steady(1000), gameShape), talk(Class{"monitor voice", from, lab.UDP, Voice}, 1, steady(1000), voiceShape),
 		talk(Class{"monitor dns", from, lab.UDP, DNS}, 1, steady(1000), dnsShape), talk(Class{"monitor small", from, lab.UDP, Small}, 1, steady(1000), smallShape),
 	}}
+}
+
+// IsGame reports whether a datagram is what players send: one with a number that a player gets to.
+func IsGame(b []byte) bool { return len(b) >= 28 && binary.BigEndian.Uint32(b[4:]) < 50_000 }
+
+// IsVoice reports whether a datagram is one of the streams.
+func IsVoice(b []byte) bool { return len(b) >= 12 && b[0] == 0x80 && b[1] == 0x78 }
+
+// IsSmall reports whether a datagram is a report.
+func IsSmall(b []byte) bool { return len(b) == 24 && string(b[:4]) == "RPT1" }
+
+// IsQuery reports whether a datagram is a DNS query.
+func IsQuery(b []byte) bool {
+	return len(b) > 16 && b[2]&0xf8 == 0 && binary.BigEndian.Uint32(b[4:]) == 1<<16
 }
