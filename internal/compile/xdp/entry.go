@@ -31,7 +31,7 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		Table6:     !a.table.V6.Empty(),
 		Questions:  o.QuestionKey != 0,
 		Limits:     l.infos,
-		Sampling:   entry.Sampling{On: p.SampleTraffic > 0, Salt: uint32(o.QuestionKey >> 32)},
+		Sampling:   entry.Sampling{Share: trafficShare(p), Adapts: p.SamplesAdapt, Salt: uint32(o.QuestionKey >> 32)},
 	}
 	if buckets, err := flowBuckets(p.Protections); err == nil { // if not, protectPart() says so
 		in.FlowMask = buckets - 1

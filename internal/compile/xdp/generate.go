@@ -209,6 +209,14 @@ func general(p *ir.Program, o Options) component {
 	}}
 }
 
+// trafficShare is the number of packets among 2^32 that are sampled as traffic, at first; 0 for none.
+func trafficShare(p *ir.Program) uint32 {
+	if p.SampleTraffic == 0 {
+		return 0
+	}
+	return image.Share(p.SampleTraffic)
+}
+
 // samplesPart is the component with the shares of the traffic that are sampled.
 func samplesPart(p *ir.Program) component {
 	if p.SampleTraffic == 0 {
@@ -221,7 +229,7 @@ func samplesPart(p *ir.Program) component {
 		fill: func(memory map[string][]byte) error {
 			to := into(memory, image.TrafficShares, shape)
 			for at := range 2 {
-				binary.NativeEndian.PutUint32(to[4*at:], image.Share(p.SampleTraffic))
+				binary.NativeEndian.PutUint32(to[4*at:], trafficShare(p))
 			}
 			return nil
 		},

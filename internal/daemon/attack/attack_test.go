@@ -244,12 +244,12 @@ func TestUsualKinds(t *testing.T) {
 	c.report.Active = 10
 	c.usual = map[string]float64{"ACK flood": 1}
 	c.report.Passed.Packets = 2000 * 10 // so ACKs come as often as ever
-	c.renew(begin.Add(10*time.Second), 0)
+	c.renew(begin.Add(10*time.Second), 0, 0)
 	if v := c.report.Vectors; len(v) != 1 || v[0].Name != "NTP amplification" || c.report.Note != "" {
 		t.Errorf("%+v, %q", v, c.report.Note)
 	}
 	c.report.Passed.Packets *= 10
-	c.renew(begin.Add(10*time.Second), 0)
+	c.renew(begin.Add(10*time.Second), 0, 0)
 	if v := c.report.Vectors; len(v) != 2 {
 		t.Errorf("ten times as many: %+v", v)
 	}

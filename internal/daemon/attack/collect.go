@@ -151,8 +151,8 @@ func shares(of []suggest.Sample) map[string]float64 {
 	return counts
 }
 
-// renew brings the report up to date with the samples.
-func (c *collecting) renew(now time.Time, lost uint64) {
+// renew brings the report up to date with the samples, which stand for so many packets a second now.
+func (c *collecting) renew(now time.Time, lost uint64, packets float64) {
 	r := &c.report
 	r.Updated = now
 	c.parts()
@@ -163,7 +163,7 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	if r.Note == noSamples {
 		r.Note = ""
 	}
-	all := float64(r.Passed.Packets+r.Dropped.Packets) / max(1, r.Active)
+	all := max(packets, float64(r.Passed.Packets+r.Dropped.Packets)/max(1, r.Active)) // the counters come once a second
 	r.Vectors = nil
 	for name, n := range c.vectors {
 		share := float64(n) / float64(c.samples)

@@ -26,10 +26,11 @@ const (
 	mostBack      = 0.25 // of an attack
 	oneWay        = 0.1  // packets that leave for each that arrives: a service that answers less tells nothing by that
 
-	unclearFor  = 3 * time.Second // for which newcomers may take to go on; after that the load is told of as it is
-	scanShare   = 0.8             // of the strangers' packets come from one sender
-	scanPorts   = 0.3             // and so many ports to a packet
-	leastOfScan = 50              // packets
+	unclearFor  = 3 * time.Second  // for which newcomers may take to go on; after that the load is told of as it is
+	goOnFor     = 10 * time.Second // for which they may where most is answered: some ask only now and then
+	scanShare   = 0.8              // of the strangers' packets come from one sender
+	scanPorts   = 0.3              // and so many ports to a packet
+	leastOfScan = 50               // packets
 )
 
 // Facts are what a verdict rests on.
@@ -127,7 +128,7 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 		return ""
 	case answered <= fewAnswered && f.Familiar <= mostBack:
 		return Attack
-	case risen < unclearFor:
+	case risen < unclearFor, answered >= leastAnswered && risen < goOnFor:
 		return ""
 	}
 	return Unclear

@@ -17,6 +17,7 @@ import (
 type usual struct {
 	Seconds  []float64           `json:"seconds"`            // packets of quiet ones
 	Hours    []mean              `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
+	Other    usualFor            `json:"other"`              // what goes to no known service
 	Services map[string]usualFor `json:"services,omitempty"` // by the port, as packet.DPort has it
 	Rules    []string            `json:"rules,omitempty"`    // automatic ones of attacks before, the latest first
 }
@@ -39,13 +40,18 @@ func rounded(list []float64) []float64 {
 	return out
 }
 
+// usualOf is what is known of a load.
+func usualOf(l *load) usualFor {
+	return usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld}
+}
+
 // keepUsual writes what quiet times are like.
 func (w *Watcher) keepUsual() {
 	w.kept = w.at
 	total := w.traffic.total
-	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Services: map[string]usualFor{}, Rules: w.earlier}
+	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Other: usualOf(w.traffic.other), Services: map[string]usualFor{}, Rules: w.earlier}
 	for p, l := range w.traffic.services {
-		u.Services[strconv.Itoa(int(p))] = usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld}
+		u.Services[strconv.Itoa(int(p))] = usualOf(l)
 	}
 	err := w.store.writeJSON(usualName, u)
 	if len(w.learned.samples) >= leastBaseline {
@@ -62,6 +68,12 @@ func (l *load) take(seconds []float64, hours []mean) {
 	if len(hours) == hoursOfWeek {
 		copy(l.hours[:], hours)
 	}
+}
+
+// know has a load know the times before.
+func (l *load) know(u *usualFor) {
+	l.take(u.Seconds, u.Hours)
+	l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
 }
 
 // readable are those of rules that this version reads.
@@ -81,6 +93,7 @@ func (w *Watcher) begin(d policy.Detect) {
 	var before usual
 	if err := w.store.readJSON(usualName, &before); err == nil {
 		w.traffic.total.take(before.Seconds, before.Hours)
+		w.traffic.other.know(&before.Other)
 		w.earlier = readable(before.Rules)
 		for text, u := range before.Services {
 			number, err := strconv.Atoi(text)
@@ -88,8 +101,7 @@ func (w *Watcher) begin(d policy.Detect) {
 				continue
 			}
 			l := newLoad(u.Name, d.Least, d.Quiet)
-			l.take(u.Seconds, u.Hours)
-			l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
+			l.know(&u)
 			w.traffic.services[port(number)] = l
 		}
 	}

@@ -244,6 +244,14 @@ func (w *Watcher) rise(l *load, lasts time.Duration, packets float64) {
 	}
 }
 
+// lasts is for how long a load has risen. One that has no samples, as where nobody takes any, has risen for long enough.
+func (w *Watcher) lasts(l *load) time.Duration {
+	if l.risen.IsZero() {
+		return goOnFor
+	}
+	return w.at.Sub(l.risen)
+}
+
 // crowdEvery is at least between two times that the crowd at one place is told of.
 const crowdEvery = 10 * time.Minute
 
@@ -270,7 +278,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 			if l != w.traffic.total {
 				packets = l.perSecond(&l.in, oneSecond)
 			}
-			w.rise(l, unclearFor, packets)
+			w.rise(l, w.lasts(l), packets)
 		case lasts:
 			turn = lasts
 		}
@@ -306,7 +314,7 @@ func (w *Watcher) renew() {
 		w.now.joined[i].judge(w.traffic, w.at)
 	}
 	w.now.oneIn = w.oneIn
-	w.now.renew(w.at, w.now.lost)
+	w.now.renew(w.at, w.now.lost, w.traffic.total.perSecond(&w.traffic.total.in, riseTenths))
 	w.show()
 }
 

@@ -27,8 +27,9 @@ type Input struct {
 
 // Sampling says which packets are copied to user space as samples of the traffic.
 type Sampling struct {
-	On   bool   // in a share that bpf/sample.h keeps in traffic_shares
-	Salt uint32 // secret, so that nobody knows which packets are drawn
+	Share  uint32 // of 2^32 packets; 0: none
+	Adapts bool   // that share is only the first: bpf/sample.h keeps it in traffic_shares
+	Salt   uint32 // secret, so that nobody knows which packets are drawn
 }
 
 // Classes are the classes of source addresses. An address in no set has class 0.
@@ -254,7 +255,7 @@ func (g *generator) count() {
 		g.draw(exit.label + "_sample")
 		g.Mark(out)
 		g.Add(asm.Mov.Imm(asm.R0, exit.action), asm.Return())
-		if g.Sampling.On {
+		if g.Sampling.Share > 0 {
 			g.sample(uint8(verdict), exit.label)
 		}
 		if g.Questions {

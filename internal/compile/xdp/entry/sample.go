@@ -13,13 +13,19 @@ var fibonacci uint32 = 0x9e3779b9
 // draw jumps for one in so many packets; r0 points to the counter of their reason. The counter, times a factor, plus a
 // secret number, replaces a random number: a call of the kernel for one costs several times as much.
 func (g *generator) draw(label string) {
-	if !g.Sampling.On {
+	if g.Sampling.Share == 0 {
 		return
 	}
 	g.Add(
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.Mul.Imm32(asm.R1, int32(fibonacci)),
 		asm.Add.Imm32(asm.R1, int32(g.Sampling.Salt)),
+	)
+	if !g.Sampling.Adapts {
+		g.Add(asm.JLT.Imm32(asm.R1, int32(g.Sampling.Share), label))
+		return
+	}
+	g.Add(
 		asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.TrafficShares), asm.LoadMem(asm.R2, asm.R2, 0, asm.Word),
 		asm.JLT.Reg32(asm.R1, asm.R2, label),
 	)
