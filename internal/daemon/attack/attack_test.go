@@ -88,20 +88,24 @@ func TestRate(t *testing.T) {
 // TestVectors names packets.
 func TestVectors(t *testing.T) {
 	for line, want := range map[string]string{
-		"udp 198.51.100.1:123 > 192.0.2.1:4000 len=468 payload=0xd700032a": "NTP amplification",
-		"udp 198.51.100.1:53 > 192.0.2.1:4000 payload=0x123481800001":      "DNS amplification",
-		"udp 198.51.100.1:53 > 192.0.2.1:53 payload=0x123401000001":        "DNS query flood",
-		"udp 198.51.100.1:4000 > 192.0.2.1:53 dns=A,www.example":           "DNS query flood",
-		"udp [2001:db8::1]:11211 > [2001:db8::2]:80":                       "memcached amplification",
-		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0x00000000c983":       "IKE amplification",
-		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0xc983000000000000":   "UDP flood", // ESP in UDP
-		"udp 198.51.100.1:4000 > 192.0.2.1:80":                             "UDP flood",
-		"tcp 198.51.100.1:4000 > 192.0.2.1:80 S":                           "SYN flood",
-		"tcp 198.51.100.1:4000 > 192.0.2.1:80 SA":                          "SYN-ACK reflection",
-		"tcp 198.51.100.1:53 > 192.0.2.1:80 A":                             "ACK flood",
-		"tcp 198.51.100.1:4000 > 192.0.2.1:80 R":                           "RST flood",
-		"icmp 198.51.100.1 > 192.0.2.1 echo-request":                       "ping flood",
-		"proto=47 198.51.100.1 > 192.0.2.1":                                "flood of IP protocol 47",
+		"udp 198.51.100.1:123 > 192.0.2.1:4000 len=468 payload=0xd700032a":                                        "NTP amplification",
+		"udp 198.51.100.1:53 > 192.0.2.1:4000 payload=0x123481800001":                                             "DNS amplification",
+		"udp 198.51.100.1:53 > 192.0.2.1:53 payload=0x123401000001":                                               "DNS query flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:53 dns=A,www.example":                                                  "DNS query flood",
+		"udp [2001:db8::1]:11211 > [2001:db8::2]:80":                                                              "memcached amplification",
+		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0x00000000c983":                                              "IKE amplification",
+		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0xc983000000000000":                                          "UDP flood", // ESP in UDP
+		"udp 198.51.100.1:4000 > 192.0.2.1:80":                                                                    "UDP flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:27015 payload=0xffffffff5501020304":                                    "A2S query flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:19132 len=528 payload=0x0500ffff00fefefefefdfdfdfd123456780b":          "RakNet request flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:51820 len=176 payload=0x0100000012345678":                              "WireGuard handshake flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:443 len=1280 payload=0xc300000001080102030405060708081112131415161718": "QUIC Initial flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 S":                                                                  "SYN flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 SA":                                                                 "SYN-ACK reflection",
+		"tcp 198.51.100.1:53 > 192.0.2.1:80 A":                                                                    "ACK flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 R":                                                                  "RST flood",
+		"icmp 198.51.100.1 > 192.0.2.1 echo-request":                                                              "ping flood",
+		"proto=47 198.51.100.1 > 192.0.2.1":                                                                       "flood of IP protocol 47",
 	} {
 		spec, err := packet.Parse(line)
 		if err != nil {

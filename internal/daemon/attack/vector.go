@@ -75,7 +75,28 @@ func udpVector(s *suggest.Sample) string {
 	if dport == packet.PortUDP+53 {
 		return "DNS query flood"
 	}
+	if name := openingVector(s.Payload); name != "" {
+		return name
+	}
 	return "UDP flood"
+}
+
+// wireguardInitiation is the length of the first message of a handshake, in bytes (https://www.wireguard.com/papers/wireguard.pdf, 5.4.2).
+const wireguardInitiation = 148
+
+// openingVector names a flood of what clients of a protocol begin with, by its form: each costs the server an answer, or a key exchange. It is "" for others.
+func openingVector(payload []byte) string {
+	switch {
+	case packet.A2S.Asks(payload):
+		return "A2S query flood"
+	case packet.RakNet.Asks(payload):
+		return "RakNet request flood"
+	case len(payload) == wireguardInitiation && [4]byte(payload) == [4]byte{1}:
+		return "WireGuard handshake flood"
+	case len(payload) > 0 && payload[0]&0x80 != 0 && packet.QUIC.Begins(payload):
+		return "QUIC Initial flood"
+	}
+	return ""
 }
 
 func icmpVector(icmp uint32) string {
