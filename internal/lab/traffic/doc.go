@@ -5,6 +5,6 @@
 // Read model.go first: a Model is some streams, and a Player puts their frames in order. host.go is the host that all is for, honest.go and
 // attack.go are the models, replay.go is of recorded packets. Send sends a model out of a device of a lab.
 //
-//	m := traffic.Usual(1)
+//	m := traffic.Usual(traffic.Once)
 //	sent, err := traffic.Send(ctx, device, m.Play(seed), time.Now(), time.Minute)
 package traffic
