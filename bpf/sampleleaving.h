@@ -13,7 +13,7 @@ static __always_inline bool fill_leaving(struct __sk_buff *skb, struct sample *s
 	if (captured < 1)
 		return false;
 	captured = known_length(captured, SAMPLE_BYTES);
-	s->slot = SLOT_DEFAULT;
+	s->slot = skb->ingress_ifindex; /* of a packet that is forwarded; 0: of this host */
 	s->verdict = SAMPLE_LEAVES;
 	s->ifindex = skb->ifindex;
 	s->bytes = bytes;

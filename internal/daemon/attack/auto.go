@@ -401,12 +401,18 @@ func (w *Watcher) removeAutomatic(ctx context.Context, why string) {
 	w.tellSteps(gone)
 }
 
+// mostSteps is how many steps a report has.
+const mostSteps = 100
+
 // tellSteps tells what was done, and notes it in the report of the attack.
 func (w *Watcher) tellSteps(steps []Step) {
 	for _, s := range steps {
 		turn := &Turn{State: s.Did, Rule: s.Rule, Why: s.Why}
 		if w.now != nil {
 			w.now.report.Steps = append(w.now.report.Steps, s)
+			if list := w.now.report.Steps; len(list) > mostSteps { // those of the beginning tell most, and the latest
+				w.now.report.Steps = slices.Concat(list[:mostSteps/2], list[len(list)-mostSteps/2:])
+			}
 			turn.Attack = w.now.report.Summary()
 		}
 		text := fmt.Sprintf("automatic rule %s %s: %s", s.Rule, s.Did, s.Why)

@@ -1,9 +1,11 @@
 package attack
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/daemon/suggest"
 )
 
 // The bounds of what is learned.
@@ -47,3 +49,43 @@ func (b *baseline) take(s sample.Sample) {
 
 // forget drops what waits: an attack has started.
 func (b *baseline) forget() { b.pending = b.pending[:0] }
+
+// checkBaseline warns of a baseline that cannot be read before it is asked for, when an attack goes on.
+func (w *Watcher) checkBaseline(file string) {
+	if file == "" {
+		return
+	}
+	if _, _, packets, err := suggest.ReadFile(file, 1, 0); err != nil {
+		w.fail(fmt.Errorf("detect: the baseline: %w", err))
+	} else if packets == 0 {
+		w.fail(fmt.Errorf("detect: the baseline: %s has no IP packet", file))
+	}
+}
+
+// A file with the baseline is read at most so often, and drawn from.
+const (
+	readEvery  = time.Minute
+	mostOfFile = 10_000 // packets of it that rules are held against
+)
+
+// good are legitimate samples: those of the file that the policy names, or those that were learned.
+func (w *Watcher) good() ([]suggest.Sample, error) {
+	if file := w.settings.Baseline; file != "" {
+		if w.filed == nil || w.at.Sub(w.fileRead) >= readEvery {
+			samples, _, _, err := suggest.ReadFile(file, mostOfFile, 0)
+			if err != nil {
+				return nil, err
+			}
+			w.filed, w.fileRead = samples, w.at
+		}
+		return w.filed, nil
+	}
+	if len(w.learned.samples) < leastBaseline {
+		return nil, nil
+	}
+	list := make([]suggest.Sample, len(w.learned.samples))
+	for i, s := range w.learned.samples {
+		list[i] = suggest.NewSample(s.Frame, s.Length)
+	}
+	return list, nil
+}

@@ -76,8 +76,12 @@ type joined struct {
 
 // join has a load be a part of the attack.
 func (c *collecting) join(l *load, v Verdict, f Facts) {
-	_, bound := l.rate.bound, l.rate.bound
-	c.joined = append(c.joined, &joined{l, Part{f, v, bound}})
+	part := Part{f, v, l.rate.bound}
+	if i := slices.IndexFunc(c.joined, func(j *joined) bool { return j.load == l }); i >= 0 {
+		c.joined[i].Part = part
+	} else {
+		c.joined = append(c.joined, &joined{l, part})
+	}
 	c.again()
 	c.parts()
 }

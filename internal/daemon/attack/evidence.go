@@ -27,6 +27,7 @@ const (
 	comesBack    = 500 * time.Millisecond // after an answer: who goes on then gets it. A forged sender does so by chance
 	mostAnswered = 1 << 15                // senders of each of two generations
 	answeredFor  = time.Minute            // at least, unless there are more of them
+	heldFor      = 5 * time.Second        // after the last answer that was sampled
 	leastAnswers = 0.2                    // packets that leave for one that comes: a reflector that hits the port of a service is answered now and then
 )
 
@@ -45,12 +46,24 @@ type conversations struct {
 
 type answered struct {
 	first   time.Time
+	last    time.Time // answer
 	back    bool
+	held    bool    // it was proved
 	in, out float32 // packets since then
 }
 
-// proved reports whether a sender gets the answers, and whether these are for most of what it sends.
-func (a *answered) proved() bool { return a.back && a.out >= leastAnswers*a.in }
+// proved reports whether a sender gets the answers, and whether these are for most of what it sends. Who has proved that stays proved while the answers
+// go on: forged packets in its name are not answered, and must not take its standing away.
+func (a *answered) proved(at time.Time) bool {
+	if !a.back {
+		return false
+	}
+	if a.out >= leastAnswers*a.in {
+		a.held = true
+		return true
+	}
+	return a.held && at.Sub(a.last) < heldFor
+}
 
 // answers notes that packets left for an address.
 func (c *conversations) answers(to end, at time.Time, packets float64) {
@@ -63,6 +76,7 @@ func (c *conversations) answers(to end, at time.Time, packets float64) {
 		c.now[to] = s
 	}
 	s.out += float32(packets)
+	s.last = at
 }
 
 // find finds a sender, and keeps it.
@@ -85,23 +99,19 @@ func (c *conversations) arrives(from end, at time.Time, packets float64) (answer
 	}
 	s.in += float32(packets)
 	s.back = s.back || at.Sub(s.first) >= comesBack
-	return true, s.proved()
+	return true, s.proved(at)
 }
 
 // isAnswer reports whether a packet that leaves tells that this host takes its receiver for a partner: no SYN-ACK, which every SYN gets, no
-// reset, and no error.
+// reset, and nothing without ports.
 func isAnswer(s *suggest.Sample) bool {
 	switch s.Value[packet.Proto] {
 	case packet.ProtoTCP:
 		return s.Value[packet.Flags] != packet.FlagsNone && s.Value[packet.Flags]&(syn|rst) == 0
 	case packet.ProtoUDP:
 		return s.Value[packet.Fragment] != packet.FragmentLater
-	case packet.ProtoICMP, packet.ProtoICMPv6:
-		const echoReply4, echoReply6 = 0, 129
-		kind := s.Value[packet.ICMP] >> 8 & 0xff
-		return s.Value[packet.ICMP] != packet.ICMPNone && (kind == echoReply4 && s.Value[packet.ICMP] < packet.ICMPv6 || kind == echoReply6 && s.Value[packet.ICMP] >= packet.ICMPv6)
 	}
-	return true
+	return false // without ports, who pings would be no stranger in tunnels and fragments
 }
 
 // seen is a packet that came in the last moments.
@@ -143,16 +153,23 @@ func (w *window) forget(now time.Time) {
 	}
 }
 
-// passing are the samples of a moment that passed, and how many packets a second they stand for.
-func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Sample, perSecond float64) {
+// covers is how much of a span up to now the list has: less when more came than it holds.
+func (w *window) covers(now time.Time, span time.Duration) time.Duration {
+	if len(w.list) < mostSeen/2 {
+		return span
+	}
+	return min(span, max(tenth, now.Sub(w.list[0].at)))
+}
+
+// passing are the samples of a moment that passed.
+func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Sample) {
 	recent := w.since(now.Add(-span))
 	for i := range recent {
 		if s := &recent[i]; s.passed {
 			list = append(list, s.Sample)
-			perSecond += s.packets / span.Seconds()
 		}
 	}
-	return list, perSecond
+	return list
 }
 
 // familiar are the samples of senders that are no strangers, drawn evenly.

@@ -30,6 +30,7 @@ const (
 	goOnFor     = 10 * time.Second // for which they may where most is answered: some ask only now and then
 	scanShare   = 0.8              // of the strangers' packets come from one sender
 	scanPorts   = 0.3              // and so many ports to a packet
+	mostScan    = 10_000           // packets a second: more is a flood, whatever it asks
 	leastOfScan = 50               // packets
 )
 
@@ -42,6 +43,7 @@ type Facts struct {
 	Familiar float64  `json:"familiar"`           // the share of it from senders that are no strangers
 	Asked    float64  `json:"asked,omitempty"`    // the share of all from senders that were answered a moment ago
 	Scan     bool     `json:"scan,omitempty"`     // one sender sends most of it to many ports
+	Blind    bool     `json:"blind,omitempty"`    // nothing that leaves is seen, or too few samples: what is answered is not known
 }
 
 // facts are those of a load now.
@@ -53,10 +55,11 @@ func (t *traffic) facts(l *load, now time.Time) Facts {
 	if len(l.rate.usual) < leastSeconds {
 		usual = 0
 	}
+	f.Blind = t.blind(now) || last(l, &l.samples, riseTenths) < riseLeast
 	more := max(1, in-usual)
 	ratio, familiar, _ := l.ratios()
 	f.Familiar = share01((l.perSecond(&l.familiar, riseTenths) - usual*familiar) / more)
-	if t.sees && ratio >= oneWay {
+	if !f.Blind && ratio >= oneWay {
 		answered := share01((out - usual*ratio) / (ratio * more))
 		f.Answered = &answered
 	}
@@ -120,12 +123,14 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 		answered = *f.Answered
 	}
 	switch {
-	case f.Scan:
+	case f.Scan && f.Packets <= mostScan:
 		return Scan
 	case f.Familiar >= leastAnswered, answered >= leastAnswered && f.Familiar >= leastBack:
 		return Crowd
-	case risen < unclearFor && f.Asked >= mostBack:
+	case risen < unclearFor && (f.Asked >= mostBack || f.Blind):
 		return ""
+	case f.Blind:
+		return Unclear
 	case answered <= fewAnswered && f.Familiar <= mostBack:
 		return Attack
 	case risen < unclearFor, answered >= leastAnswered && risen < goOnFor:
@@ -136,7 +141,7 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 
 // Text says what decided.
 func (f *Facts) Text() string {
-	answered := "nobody sees whether it is answered"
+	answered := "it is not known whether it is answered"
 	if f.Answered != nil {
 		answered = fmt.Sprintf("%.0f%% of it is answered as usual", 100**f.Answered)
 	}

@@ -49,9 +49,12 @@ type load struct {
 	crowded time.Time // when it was last told that a crowd is here
 }
 
+// epoch is what tenths are counted from, by the clock that nobody sets: long before any sample.
+var epoch = time.Now().Add(-20 * 365 * 24 * time.Hour)
+
 // move begins the tenths up to now.
 func (l *load) move(now time.Time) int {
-	to := now.UnixMilli() / tenth.Milliseconds()
+	to := int64(now.Sub(epoch) / tenth)
 	for l.at = max(l.at, to-tenths); l.at < to; {
 		l.at++
 		i := l.at % tenths
@@ -100,8 +103,7 @@ func (l *load) level(now time.Time) (usual, bound float64) {
 // tick looks whether the load has risen, and reports it while it lasts.
 func (l *load) tick(now time.Time) bool {
 	l.move(now)
-	_, bound := l.level(now)
-	if last(l, &l.samples, riseTenths) < riseLeast || l.perSecond(&l.in, riseTenths) <= bound {
+	if !l.above(now) {
 		l.high, l.risen = 0, time.Time{}
 		return false
 	}
@@ -109,6 +111,15 @@ func (l *load) tick(now time.Time) bool {
 		l.risen = now
 	}
 	return l.high >= riseTicks
+}
+
+// above reports whether the last tenths are above the bound, by samples enough. The bound takes longer to tell.
+func (l *load) above(now time.Time) bool {
+	if last(l, &l.samples, riseTenths) < riseLeast {
+		return false
+	}
+	_, bound := l.level(now)
+	return l.perSecond(&l.in, riseTenths) > bound
 }
 
 // second takes a second of a load that has no attack, or one that goes on. The packets are those that were counted, or that samples stand for.

@@ -180,6 +180,9 @@ func (p *replayer) put(_ context.Context, change func([]manifest.Temporary) ([]m
 	return nil
 }
 
+// longestGap is how much of a time without packets is played.
+const longestGap = 2 * time.Minute
+
 // play plays a capture from the present on, and returns the time that it spans.
 func (p *replayer) play(ctx context.Context, file string) (time.Duration, error) {
 	in, err := sample.OpenFile(file)
@@ -188,11 +191,11 @@ func (p *replayer) play(ctx context.Context, file string) (time.Duration, error)
 	}
 	defer in.Close()
 	var first time.Time
-	begin := p.now
+	begin, started := p.now, p.now
 	for ctx.Err() == nil {
 		f, err := in.Read()
 		if errors.Is(err, io.EOF) {
-			return p.now.Sub(begin), nil
+			return p.now.Sub(started), nil
 		}
 		if err != nil {
 			return 0, err
@@ -200,7 +203,11 @@ func (p *replayer) play(ctx context.Context, file string) (time.Duration, error)
 		if first.IsZero() {
 			first = f.Time
 		}
-		if at := begin.Add(f.Time.Sub(first)); at.After(p.now) { // packets of several devices are not in order
+		at := begin.Add(f.Time.Sub(first))
+		if gap := at.Sub(p.now) - longestGap; gap > 0 { // nothing happens in the rest of it
+			begin, at = begin.Add(-gap), at.Add(-gap)
+		}
+		if at.After(p.now) { // packets of several devices are not in order
 			p.until(ctx, at)
 		}
 		p.packet(&f)
@@ -210,7 +217,7 @@ func (p *replayer) play(ctx context.Context, file string) (time.Duration, error)
 
 // until has the time go on.
 func (p *replayer) until(ctx context.Context, at time.Time) {
-	for !p.next.After(at) {
+	for !p.next.After(at) && ctx.Err() == nil {
 		p.now = p.next
 		p.second(ctx)
 		p.next = p.next.Add(time.Second)

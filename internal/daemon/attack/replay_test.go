@@ -68,60 +68,88 @@ type outcome struct {
 	attack, attackDropped, honest, honestDropped int
 }
 
-// replayed plays models after 45 s of the usual mix, by times of their own.
+// stage is where models are played, in times of their own.
+type stage struct {
+	*testing.T
+	*replayer
+	outcome
+	draw    *rand.Rand
+	frames  map[string][]byte
+	forward bool // what arrives is forwarded between devices of the policy, too
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{T: t, draw: rand.New(rand.NewPCG(1, 2)), frames: map[string][]byte{}}
+	s.outcome.Replayed = &Replayed{Hosts: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	s.replayer = newReplayer(&Replay{Detect: policy.UsualDetect()}, s.outcome.Replayed)
+	s.begin, s.counts = s.replayer.now, true
+	return s
+}
+
+func (s *stage) frame(text string) []byte {
+	if b := s.frames[text]; b != nil {
+		return b
+	}
+	spec, err := packet.Parse(text)
+	if err != nil {
+		s.Fatalf("%s: %v", text, err)
+	}
+	if len(s.frames) > 1000 {
+		clear(s.frames)
+	}
+	s.frames[text] = spec.Frame()
+	return s.frames[text]
+}
+
+// play plays models for a time, and counts anew what becomes of their packets.
+func (s *stage) play(span time.Duration, list ...modelled) {
+	s.Helper()
+	const step = 10 * time.Millisecond
+	due := make([]float64, len(list))
+	s.outcome = outcome{Replayed: s.Replayed}
+	for at := time.Duration(0); at < span; at += step {
+		for i, m := range list {
+			for due[i] += m.rate(at.Seconds()) * step.Seconds(); due[i] >= 1; due[i]-- {
+				s.one(m)
+			}
+		}
+		s.until(context.Background(), s.replayer.now.Add(step))
+	}
+}
+
+// one plays a packet, and its answer.
+func (s *stage) one(m modelled) {
+	arrives, answer := m.next(s.draw)
+	before := s.dropped.Packets
+	b := s.frame(arrives)
+	s.packet(&sample.FilePacket{Length: len(b), Frame: b})
+	dropped := int(s.dropped.Packets - before)
+	if m.honest {
+		s.honest++
+		s.honestDropped += dropped
+	} else {
+		s.attack++
+		s.attackDropped += dropped
+	}
+	if s.forward && dropped == 0 {
+		s.sample(sample.Sample{Length: len(b), Frame: b, Time: s.replayer.now, Stands: 1, Verdict: sample.Forwarded})
+	}
+	if answer != "" && dropped == 0 {
+		b := s.frame(answer)
+		s.packet(&sample.FilePacket{Length: len(b), Frame: b})
+	}
+}
+
+// replayed plays models after 36 s of the usual mix.
 func replayed(t *testing.T, lasts time.Duration, models ...modelled) outcome {
 	t.Helper()
-	r := rand.New(rand.NewPCG(1, 2))
-	out := outcome{Replayed: &Replayed{Hosts: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}
-	p := newReplayer(&Replay{Detect: policy.UsualDetect()}, out.Replayed)
-	frames := map[string][]byte{}
-	frame := func(text string) []byte {
-		if b := frames[text]; b != nil {
-			return b
-		}
-		spec, err := packet.Parse(text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		if len(frames) > 1000 {
-			clear(frames)
-		}
-		frames[text] = spec.Frame()
-		return frames[text]
-	}
-	const step = 10 * time.Millisecond
-	play := func(span time.Duration, list []modelled, due []float64) {
-		for at := time.Duration(0); at < span; at += step {
-			for i, m := range list {
-				for due[i] += m.rate(at.Seconds()) * step.Seconds(); due[i] >= 1; due[i]-- {
-					arrives, answer := m.next(r)
-					before := p.dropped.Packets
-					b := frame(arrives)
-					p.packet(&sample.FilePacket{Length: len(b), Frame: b})
-					dropped := int(p.dropped.Packets - before)
-					if m.honest {
-						out.honest++
-						out.honestDropped += dropped
-					} else {
-						out.attack++
-						out.attackDropped += dropped
-					}
-					if answer != "" && dropped == 0 {
-						b := frame(answer)
-						p.packet(&sample.FilePacket{Length: len(b), Frame: b})
-					}
-				}
-			}
-			p.until(context.Background(), p.now.Add(step))
-		}
-	}
-	mix := usualMix()
-	due := make([]float64, len(mix)+len(models))
-	play(45*time.Second, mix, due)
-	p.begin, p.counts = p.now, true
-	play(lasts, append(mix, models...), due)
-	p.keep()
-	return out
+	s := newStage(t)
+	s.play(36*time.Second, usualMix()...)
+	s.begin = s.replayer.now
+	s.play(lasts, append(usualMix(), models...)...)
+	s.keep()
+	return s.outcome
 }
 
 func (o *outcome) share() float64 { return float64(o.attackDropped) / float64(max(1, o.attack)) }
@@ -133,7 +161,7 @@ func TestReplayAttacks(t *testing.T) {
 		for i, k := range kinds {
 			list = append(list, modelled{func(s float64) float64 {
 				if int(s/5)%len(kinds) == i {
-					return 4000
+					return 3000
 				}
 				return 0
 			}, false, k})
@@ -149,17 +177,17 @@ func TestReplayAttacks(t *testing.T) {
 		at      string // the service
 		models  []modelled
 	}{
-		{"NTP", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(4000), false, ntpKind}}},
-		{"SYN", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(4000), false, synKind}}},
+		{"NTP", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, ntpKind}}},
+		{"SYN", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, synKind}}},
 		{"turns", 40 * time.Second, 0.75, 1, 2.5, "", turns(ntpKind, cldapKind, dnsKind, synKind)},
 		{"pulses", 55 * time.Second, 0.9, 1, 2.5, "", []modelled{{func(s float64) float64 {
 			if int(s)%25 < 5 {
-				return 4000
+				return 3000
 			}
 			return 0
 		}, false, ntpKind}}},
 		// some of it hits the port of a service by chance, which answers what it takes for its own
-		{"reflections to any port", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(4000), false, func(r *rand.Rand) (string, string) {
+		{"reflections to any port", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, func(r *rand.Rand) (string, string) {
 			from := fmt.Sprintf("110.0.%d.%d", r.IntN(8), 1+r.IntN(250))
 			if r.IntN(400) == 0 {
 				return fmt.Sprintf("udp %s:53 > 192.0.2.1:27015 len=1200 payload=0x123481800001001400000001", from), fmt.Sprintf("udp 192.0.2.1:27015 > %s:53", from)
@@ -208,11 +236,11 @@ func TestReplayCrowds(t *testing.T) {
 	}
 	for name, models := range map[string][]modelled{
 		"the usual":           nil,
-		"a crowd of one /24":  {{always(7000), true, talker(240, "45.83", "27015")}},
-		"a crowd of the web":  {{always(7000), true, talker(1500, "64.7", "27015")}, {always(1000), true, talker(1500, "64.7", "5000")}},
-		"an upload":           {{always(7000), true, upload}},
+		"a crowd of one /24":  {{always(4000), true, talker(240, "45.83", "27015")}},
+		"a crowd of the web":  {{always(4000), true, talker(1500, "64.7", "27015")}, {always(1000), true, talker(1500, "64.7", "5000")}},
+		"an upload":           {{always(4000), true, upload}},
 		"a scan":              {{always(5000), true, scan}},
-		"clients behind NAT":  {{always(7000), true, talker(1, "41.20", "27015")}},
+		"clients behind NAT":  {{always(4000), true, talker(1, "41.20", "27015")}},
 		"the usual, doubling": {{func(s float64) float64 { return 600 * s / 5 }, true, talker(60, "203.0", "27015")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +278,7 @@ func TestReplayUnclear(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := replayed(t, 16*time.Second, modelled{always(4000), false, next})
+			out := replayed(t, 16*time.Second, modelled{always(3000), false, next})
 			if out.honestDropped > 0 {
 				t.Errorf("%d honest packets are dropped: %+v", out.honestDropped, out.Events)
 			}

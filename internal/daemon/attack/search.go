@@ -63,11 +63,11 @@ func (w *Watcher) search() {
 	if !w.now.due(w.at, auto) {
 		return
 	}
-	attack, _ := w.traffic.window.passing(w.at, searchSpan)
+	attack := w.traffic.window.passing(w.at, searchSpan)
 	if len(attack) < leastPassed {
 		return
 	}
-	if len(w.now.joined) > 0 && !w.now.passesTooMuch(w.traffic.window.since(w.at.Add(-searchSpan)), searchSpan) {
+	if len(w.now.joined) > 0 && !w.now.passesTooMuch(w.traffic.window.since(w.at.Add(-searchSpan)), w.traffic.window.covers(w.at, searchSpan)) {
 		w.now.again() // what passes next is new
 		return
 	}

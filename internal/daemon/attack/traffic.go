@@ -37,13 +37,14 @@ type traffic struct {
 
 	leaving *sample.Counter[port] // quiet packets that leave, by the port that they leave from
 	found   time.Time             // when services were looked for last
-	weight  float64               // packets that a sample of them stands for
+	weight  float64               // packets that they stand for
 
 	conversations conversations
 	sockets       sockets
 	window        window
 	known         map[netip.Addr]bool // senders of the baseline
-	sees          bool                // what leaves is sampled
+	saw           time.Time           // when this host sent something last, by samples,
+	forwarded     time.Time           // and when it forwarded something between devices of the policy
 }
 
 func newTraffic(least uint64, quiet time.Duration) *traffic {
@@ -94,7 +95,11 @@ func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 		return nil
 	}
 	packets, now := standsFor(p, oneIn), p.Time
-	if p.Verdict == sample.Leaves {
+	switch p.Verdict {
+	case sample.Forwarded: // the same packet is a sample of what arrived: its answers look alike
+		t.forwarded = now
+		return nil
+	case sample.Leaves:
 		t.leaves(&s, packets, now)
 		return nil
 	}
@@ -109,9 +114,18 @@ func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 	return &t.window.list[len(t.window.list)-1]
 }
 
+// blindFor is for how long what was seen to leave tells that the program at egress works, and what was forwarded that answers cannot be told.
+const blindFor = 10 * time.Minute
+
+// blind reports whether nobody sees what this host answers.
+func (t *traffic) blind(now time.Time) bool {
+	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < blindFor }
+	return !seen(t.saw) || seen(t.forwarded)
+}
+
 // leaves takes a packet that left.
 func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
-	t.sees = true
+	t.saw = now
 	if !isAnswer(s) {
 		return
 	}
@@ -121,7 +135,7 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	if l == nil {
 		l = t.other
 		t.leaving.Add(from)
-		t.weight = packets
+		t.weight += packets
 	}
 	l.leaves(now, packets)
 	t.total.leaves(now, packets)
@@ -159,14 +173,28 @@ func (t *traffic) discover(now time.Time) {
 	if !t.found.IsZero() {
 		all := float64(t.leaving.Total())
 		for _, c := range t.leaving.Top(mostServices) {
-			perSecond := float64(c.Least()) * t.weight / span.Seconds()
-			if len(t.services) < mostServices && isService(c.Key) && perSecond >= serviceLeast && float64(c.Least()) >= serviceShare*all {
+			perSecond := float64(c.Least()) * t.weight / max(1, all) / span.Seconds()
+			if isService(c.Key) && perSecond >= serviceLeast && float64(c.Least()) >= serviceShare*all && t.mayAdd() {
 				t.other = newLoad(t.other.name, uint64(t.other.rate.least), t.other.rate.quiet) // it had the packets of the service
 				t.services[c.Key] = newLoad(c.Key.String(), uint64(t.total.rate.least), t.total.rate.quiet)
 			}
 		}
 	}
-	t.leaving, t.found = sample.NewCounter[port](newServices), now
+	t.leaving, t.weight, t.found = sample.NewCounter[port](newServices), 0, now
+}
+
+// mayAdd reports whether there is a place for one service more. One that nothing has come to for most of the last minutes makes it.
+func (t *traffic) mayAdd() bool {
+	if len(t.services) < mostServices {
+		return true
+	}
+	for p, l := range t.services {
+		if usual, _ := l.rate.level(); usual == 0 && l.rate.bound == 0 && len(l.rate.usual) == usualSeconds {
+			delete(t.services, p)
+			return true
+		}
+	}
+	return false
 }
 
 // isService reports whether a port can be one of a service: of the others this host is a client.
@@ -243,6 +271,9 @@ func (t *traffic) portOf(l *load) (port, bool) {
 // answeredShare is how much of what a signature matches goes to services that answer what they get now, as far as that is known: the
 // answers of each service are shared out evenly among what comes to it beside the usual.
 func (t *traffic) answeredShare(of *suggest.Signature, now time.Time) float64 {
+	if t.blind(now) {
+		return 1
+	}
 	answered := map[*load]float64{}
 	all, got := 0.0, 0.0
 	list := t.window.since(now.Add(-searchSpan))

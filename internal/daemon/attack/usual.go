@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -64,16 +65,27 @@ func (w *Watcher) keepUsual() {
 
 // take has a load know the times before. What a file has that cannot be is left out.
 func (l *load) take(seconds []float64, hours []mean) {
+	seconds = slices.DeleteFunc(seconds, func(v float64) bool { return !isRate(v) })
 	l.rate.usual = seconds[max(0, len(seconds)-usualSeconds):]
-	if len(hours) == hoursOfWeek {
-		copy(l.hours[:], hours)
+	if len(hours) != hoursOfWeek {
+		return
+	}
+	for i, m := range hours {
+		if isRate(m.Mean) && m.Seconds >= 0 && m.Seconds <= hourMemory {
+			l.hours[i] = m
+		}
 	}
 }
+
+// isRate reports whether a number can be packets a second.
+func isRate(v float64) bool { return v >= 0 && v < 1e12 }
 
 // know has a load know the times before.
 func (l *load) know(u *usualFor) {
 	l.take(u.Seconds, u.Hours)
-	l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
+	if isRate(u.In) && isRate(u.Out) && isRate(u.Familiar) {
+		l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
+	}
 }
 
 // readable are those of rules that this version reads.
@@ -100,7 +112,7 @@ func (w *Watcher) begin(d policy.Detect) {
 			if err != nil || !isService(port(number)) || len(w.traffic.services) >= mostServices {
 				continue
 			}
-			l := newLoad(u.Name, d.Least, d.Quiet)
+			l := newLoad(cmp.Or(u.Name, port(number).String()), d.Least, d.Quiet)
 			l.know(&u)
 			w.traffic.services[port(number)] = l
 		}

@@ -41,6 +41,7 @@ type Watcher struct {
 	latest   []*operate.Top  // the last beginSeconds of them
 	before   *control.Status // the counters of the last second,
 	read     time.Time       // and when they were read
+	scanned  time.Time       // when the last scan was seen
 	knew     time.Time       // when the senders of the baseline were taken over
 	at       time.Time
 	ticked   time.Time
@@ -106,7 +107,7 @@ func (w *Watcher) Current() *Report {
 // show lets others see the attack that goes on.
 func (w *Watcher) show() {
 	r := w.now.report
-	r.Reasons = nil // they are counted further
+	r.Reasons, r.Outcomes = nil, nil // they are counted further
 	w.current.Store(&r)
 }
 
@@ -155,7 +156,7 @@ func (w *Watcher) take(ctx context.Context, f *sample.Follower, until time.Time)
 func (w *Watcher) sample(s sample.Sample) {
 	seen := w.traffic.sample(&s, w.oneIn)
 	switch {
-	case s.Verdict == sample.Leaves:
+	case s.Verdict == sample.Leaves, s.Verdict == sample.Forwarded:
 	case w.now != nil:
 		w.now.see(s, seen, w.now.calm())
 	case len(w.recent) < mostPassed:
@@ -208,7 +209,7 @@ func (w *Watcher) tick(ctx context.Context, now time.Time) {
 		return
 	}
 	for _, l := range risen {
-		w.rise(l, now.Sub(l.risen), l.perSecond(&l.in, oneSecond))
+		w.rise(l, now.Sub(l.risen))
 	}
 	if w.now != nil {
 		w.search()
@@ -217,15 +218,18 @@ func (w *Watcher) tick(ctx context.Context, now time.Time) {
 }
 
 // rise has a load that has risen, for so long, be an attack or a part of the one that goes on, or it tells of a crowd.
-func (w *Watcher) rise(l *load, lasts time.Duration, packets float64) {
+func (w *Watcher) rise(l *load, lasts time.Duration) Verdict {
 	if l.rate.bound > 0 {
-		return
+		return ""
 	}
 	facts := w.traffic.facts(l, w.at)
-	switch verdict := facts.verdict(lasts); verdict {
+	verdict := facts.verdict(lasts)
+	switch verdict {
 	case "":
 	case Crowd, Scan:
-		l.rate.dismiss(packets)
+		if verdict == Scan {
+			w.scanned = w.at
+		}
 		w.crowd(l, verdict, facts)
 	default:
 		usual, bound := l.level(w.at)
@@ -242,6 +246,22 @@ func (w *Watcher) rise(l *load, lasts time.Duration, packets float64) {
 			w.keep()
 		}
 	}
+	return verdict
+}
+
+// slowly takes a load whose seconds are above the bound of the last minutes. By the hour of the week it may be usual. A crowd teaches what is usual, and a
+// scan nothing: its sender may be forged.
+func (w *Watcher) slowly(l *load, packets float64) {
+	if _, bound := l.level(w.at); packets <= bound {
+		l.rate.dismiss(packets)
+		return
+	}
+	switch w.rise(l, w.lasts(l)) {
+	case Crowd:
+		l.rate.dismiss(packets)
+	case Scan:
+		l.rate.above = 0
+	}
 }
 
 // lasts is for how long a load has risen. One that has no samples, as where nobody takes any, has risen for long enough.
@@ -251,6 +271,9 @@ func (w *Watcher) lasts(l *load) time.Duration {
 	}
 	return w.at.Sub(l.risen)
 }
+
+// scanAfter is for how long after a scan nothing is learned.
+const scanAfter = 5 * time.Second
 
 // crowdEvery is at least between two times that the crowd at one place is told of.
 const crowdEvery = 10 * time.Minute
@@ -270,7 +293,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	w.latest = append(w.latest[max(0, len(w.latest)-beginSeconds+1):], t)
 	all := t.Passed.Packets + t.Dropped.Packets
 	before := w.now
-	var turn change
+	lasted := ends
 	for l, does := range w.traffic.second(w.at, all) {
 		switch does {
 		case begins:
@@ -278,9 +301,9 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 			if l != w.traffic.total {
 				packets = l.perSecond(&l.in, oneSecond)
 			}
-			w.rise(l, w.lasts(l), packets)
+			w.slowly(l, packets)
 		case lasts:
-			turn = lasts
+			lasted = lasts
 		}
 	}
 	if w.now == nil {
@@ -295,11 +318,8 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	}
 	w.now.lost = lost - w.lost
 	w.renew()
-	if turn == nothing && w.now.ended() {
-		turn = ends
-	}
-	if turn != nothing {
-		w.over(turn)
+	if w.now.ended() { // a part that lasts for too long ends the others no sooner
+		w.over(lasted)
 		return
 	}
 	w.search()
@@ -359,6 +379,10 @@ func (w *Watcher) quiet() {
 			w.traffic.knows(good)
 		}
 	}
+	if w.at.Sub(w.scanned) < scanAfter { // its packets are no baseline: who it is may be forged
+		w.recent = nil
+		w.learned.forget()
+	}
 	if !w.traffic.above() {
 		for _, s := range w.recent {
 			if s.Verdict == "pass" {
@@ -373,46 +397,6 @@ func (w *Watcher) quiet() {
 	}
 }
 
-// checkBaseline warns of a baseline that cannot be read before it is asked for, when an attack goes on.
-func (w *Watcher) checkBaseline(file string) {
-	if file == "" {
-		return
-	}
-	if _, _, packets, err := suggest.ReadFile(file, 1, 0); err != nil {
-		w.fail(fmt.Errorf("detect: the baseline: %w", err))
-	} else if packets == 0 {
-		w.fail(fmt.Errorf("detect: the baseline: %s has no IP packet", file))
-	}
-}
-
-// A file with the baseline is read at most so often, and drawn from.
-const (
-	readEvery  = time.Minute
-	mostOfFile = 10_000 // packets of it that rules are held against
-)
-
-// good are legitimate samples: those of the file that the policy names, or those that were learned.
-func (w *Watcher) good() ([]suggest.Sample, error) {
-	if file := w.settings.Baseline; file != "" {
-		if w.filed == nil || w.at.Sub(w.fileRead) >= readEvery {
-			samples, _, _, err := suggest.ReadFile(file, mostOfFile, 0)
-			if err != nil {
-				return nil, err
-			}
-			w.filed, w.fileRead = samples, w.at
-		}
-		return w.filed, nil
-	}
-	if len(w.learned.samples) < leastBaseline {
-		return nil, nil
-	}
-	list := make([]suggest.Sample, len(w.learned.samples))
-	for i, s := range w.learned.samples {
-		list[i] = suggest.NewSample(s.Frame, s.Length)
-	}
-	return list, nil
-}
-
 // over ends the report.
 func (w *Watcher) over(turn change) {
 	end := w.now.report.last()
@@ -423,6 +407,9 @@ func (w *Watcher) over(turn change) {
 	w.keep()
 	text := w.now.report.Headline()
 	w.say(Over, fmt.Sprintf("%s: over after %s; `floodwall attacks %s` shows the report", text, w.now.report.Lasted(), w.now.report.ID))
+	for _, j := range w.now.joined {
+		j.load.rate.begin(0)
+	}
 	if w.replays() {
 		w.none()
 		return

@@ -42,7 +42,10 @@ func (a *adaption) adapt(c *Capture, now time.Time) uint32 {
 		shares.Leaving = adapted(shares.Leaving, float64(a.leaving)/span.Seconds())
 		err = c.samples.SetShares(shares)
 	}
-	*a = adaption{on: err == nil, since: now}
+	*a = adaption{on: true, since: now}
+	if err != nil {
+		return 0
+	}
 	return max(1, uint32((1<<32)/uint64(max(1, shares.Arriving))))
 }
 
@@ -51,7 +54,7 @@ func adapted(share uint32, brought float64) uint32 {
 	all := image.Share(1)
 	switch {
 	case brought > 2*samplesWant:
-		return max(1, share/2)
+		return max(1, share/2) // the program stops at one in a million
 	case brought < samplesWant/2 && share > all/2:
 		return all
 	case brought < samplesWant/2:

@@ -159,6 +159,9 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 			switch {
 			case s.Verdict&image.Leaves != 0:
 				p.Rule, p.Verdict = "", Leaves
+				if s.Slot > 0 && slices.Contains(c.manifest.Devices, c.device(int(s.Slot))) {
+					p.Verdict = Forwarded
+				}
 			case s.Verdict&image.Protected != 0:
 				p.Verdict = Protected
 			}
@@ -177,8 +180,12 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 	}
 }
 
-// Leaves is the verdict of a sample that left this host. Nothing has decided about it.
-const Leaves = "leaves"
+// Leaves is the verdict of a sample that left this host. Nothing has decided about it. Forwarded is that of one which came from a device of the
+// policy: it is a sample of what arrived, too.
+const (
+	Leaves    = "leaves"
+	Forwarded = "forwarded"
+)
 
 // Protected is the verdict of a sample that a protection has decided about: the rule passes it, and the protection may have answered,
 // passed or dropped it.

@@ -70,7 +70,7 @@ func (t *Tap) read(ctx context.Context) {
 		late := limited.Err() != nil
 		cancel()
 		if err == nil {
-			adapts.count(p.Verdict == Leaves)
+			adapts.count(p.Verdict == Leaves || p.Verdict == Forwarded)
 			t.hand(p)
 		} else if !late || ctx.Err() != nil {
 			return
@@ -104,7 +104,7 @@ func (t *Tap) hand(p Packet) {
 		Stands: (1 << 32) / float64(max(1, p.Share)),
 	}
 	for f := range t.followers {
-		if s.Verdict == Leaves && !f.leaving {
+		if (s.Verdict == Leaves || s.Verdict == Forwarded) && !f.leaving {
 			continue
 		}
 		select {
@@ -127,7 +127,7 @@ type Follower struct {
 // Follow begins to follow what arrives.
 func (t *Tap) Follow() *Follower { return t.follow(false) }
 
-// FollowBoth begins to follow what arrives, and what leaves where the policy has that sampled: it has the verdict Leaves.
+// FollowBoth begins to follow what arrives, and what leaves where the policy has that sampled: it has the verdict Leaves or Forwarded.
 func (t *Tap) FollowBoth() *Follower { return t.follow(true) }
 
 func (t *Tap) follow(leaving bool) *Follower {
