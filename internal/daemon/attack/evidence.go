@@ -126,8 +126,9 @@ type seen struct {
 
 // The bounds of what is kept of the last moments.
 const (
-	windowTime = 2 * time.Second
-	mostSeen   = 8000
+	windowTime   = 2 * time.Second
+	mostSeen     = 8000
+	mostSearched = 2000 // samples that rules are searched in: as many tell a kind that is a fortieth of them
 )
 
 // window is what came in the last moments, the oldest first.
@@ -169,7 +170,7 @@ func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Samp
 			list = append(list, s.Sample)
 		}
 	}
-	return list
+	return evenly(list, mostSearched)
 }
 
 // familiar are the samples of senders that are no strangers, drawn evenly.
@@ -179,6 +180,11 @@ func (w *window) familiar(most int) (list []suggest.Sample) {
 			list = append(list, w.list[i].Sample)
 		}
 	}
+	return evenly(list, most)
+}
+
+// evenly are so many of a list at most.
+func evenly(list []suggest.Sample, most int) []suggest.Sample {
 	if len(list) <= most {
 		return list
 	}
