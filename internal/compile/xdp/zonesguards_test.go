@@ -27,7 +27,9 @@ func TestZonesBesideOtherGuard(t *testing.T) {
 	other := p.Guards[0]
 	other.Service, other.Names, other.Ports = "second", nil, []ir.Range{{First: second, Last: second}}
 	p.Guards = append(p.Guards, other)
-	is := func(f packet.Field, v uint32) ir.Match { return ir.Match{Field: f, Values: []ir.Range{{First: v, Last: v}}} }
+	is := func(f packet.Field, v uint32) ir.Match {
+		return ir.Match{Field: f, Values: []ir.Range{{First: v, Last: v}}}
+	}
 	p.Rules = append(p.Rules,
 		ir.Rule{Name: "second", Verdict: ir.Drop, Match: []ir.Match{is(packet.DPort, second), is(packet.DNS, packet.DNSMalformed), is(packet.Verified, 0)}},
 		ir.Rule{Name: "web", Verdict: ir.Drop, Match: []ir.Match{is(packet.DPort, web)}, Over: []int{0}})
@@ -38,7 +40,7 @@ func TestZonesBesideOtherGuard(t *testing.T) {
 	testutil.RequireRoot(t)
 	z := &zoned{Program: (&subject.Subject{Program: p}).Load(t, x), program: p}
 	z.forget(t)
-	for i := range badNames + 1 {
+	for i := range negativeNames + 1 {
 		name := fmt.Sprintf("x%d.example.org", i)
 		z.Egress().Test(responseFrame(t, "198.51.100.7", response(t, name, dns.TypeA, dns.RcodeNameError, nil, "example.org")))
 	}
@@ -55,7 +57,7 @@ func TestZonesBesideOtherGuard(t *testing.T) {
 		t.Fatalf("a query at the guard with names gets %s", got)
 	}
 	atSecond := subject.FramesOf(t, "udp 198.51.100.9:6666 > 192.0.2.53:54 dns=A,no.example.org")[0].Frame
-	for range 3 * badNames {
+	for range 3 * negativeNames {
 		if got := verdict(atSecond, 5*time.Second, true); got != ir.Pass {
 			t.Fatalf("a query at the guard without names gets %s", got)
 		}
