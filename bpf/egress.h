@@ -107,18 +107,20 @@ SEC("tcx/egress")
 int egress(struct __sk_buff *skb)
 {
 	__u32 query = notes_flows ? note_leaving(skb) : 0;
-	int verdict;
+	int verdict = TCX_NEXT;
 
-	watch_leaving(skb);
 	if (admits && query == RAKNET_REQUEST2)
-		return turn_reply1(skb);
-	if (serves && query)
-		return turn_challenge(skb, query);
-	if (!guarded)
-		return TCX_NEXT;
-	verdict = guard_leaving(skb);
-	if (verdict != LEAVES_TELLING)
+		verdict = turn_reply1(skb);
+	else if (serves && query)
+		verdict = turn_challenge(skb, query);
+	if (verdict != TCX_NEXT) /* it does not leave */
 		return verdict;
-	note_response(skb);
+	if (guarded)
+		verdict = guard_leaving(skb);
+	if (verdict == TCX_DROP)
+		return verdict;
+	watch_leaving(skb);
+	if (verdict == LEAVES_TELLING)
+		note_response(skb);
 	return TCX_NEXT;
 }

@@ -44,7 +44,7 @@ struct raknet_start {
 			__u8 family;
 		};
 		struct {
-			__u8 guid[8]; /* of a reply: the server's number, */
+			__u8 guid[8]; /* of a reply: the server's GUID, */
 			__u8 security;
 			__u8 theirs[4]; /* the cookie if security is not 0, and the MTU behind it */
 			__u8 mtu[2];
@@ -60,9 +60,9 @@ struct raknet_server {
 	__u32 unused;
 };
 
+/* A host with many addresses, or one that forwards replies, may fill it: the server used longest ago gives way. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct service_key);
 	__type(value, struct raknet_server);

@@ -32,7 +32,7 @@ static __always_inline __u32 reply_mtu(const struct raknet_start *s)
 }
 
 /*
- * Notes what a server says of itself in a reply that leaves. Another number says that it was restarted, maybe with another MTU. Whoever gets a wrong number still talks to the server, so a reply that is forwarded counts, but
+ * Notes what a server says of itself in a reply that leaves. Another GUID says that it was restarted, maybe with another MTU. Whoever gets a wrong GUID still talks to the server, so a reply that is forwarded counts, but
  * for one that leaves where it came in. A global function.
  */
 __noinline __u32 note_server(struct __sk_buff *skb, __u32 l4, struct raknet_start *s)

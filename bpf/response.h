@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What DNS responses that leave say of names and zones (zone.h): RFC 1035, RFC 2308. A response with an answer notes its name. One without, for a name that
- * is not noted, is charged to its zone: NXDOMAIN, SERVFAIL, and no data. The owner of the SOA in the authority section is the
- * zone (RFC 2308, 2.1 and 2.2). SERVFAIL has none: it is charged to domains above the name.
+ * What DNS responses that leave say of names and zones (zone.h): RFC 1035, RFC 2308. A response with an answer notes its name, and so does a referral. A
+ * negative response, for a name that is not noted, is charged to its zone: NXDOMAIN, SERVFAIL, and NODATA. The owner of the SOA in the authority section is
+ * the zone (RFC 2308, 2.1 and 2.2). SERVFAIL has none: it is charged to domains above the name.
  */
 #pragma once
 
@@ -15,11 +15,18 @@
 #include "zone.h"
 
 enum {
+	DNS_TYPE_NS = 2,
 	DNS_TYPE_SOA = 6,
-	DNS_RCODE = 0x000f, /* of the flags: */
+	DNS_TYPE_AAAA = 28,
+	DNS_TYPE_HTTPS = 65, /* RFC 9460 */
+	DNS_RCODE = 0x000f,  /* of the flags: */
 	DNS_NOERROR = 0,
 	DNS_SERVFAIL = 2,
 	DNS_NXDOMAIN = 3,
+
+	/* What authority() returns beside a number of labels: */
+	AUTHORITY_NONE = 256,     /* there is no SOA, */
+	AUTHORITY_REFERRAL = 257, /* but an NS record */
 
 	AUTHORITIES_MAX =
 		8, /* records that are looked at for the SOA: with DNSSEC, NSEC3 and RRSIG may stand before it */
@@ -39,6 +46,7 @@ struct response {
 	__u32 rcode;
 	__u32 answers; /* records */
 	__u32 authorities;
+	__u32 qtype; /* the type that was asked for */
 };
 
 /* The response that leaves, on its way from guard_leaving() to note_response(). */
@@ -110,14 +118,14 @@ __noinline int read_name(struct dns_message *m, __u32 at, __u32 length, struct r
 	return 0;
 }
 
-/* How many labels the owner of the SOA has; 0 if there is none. A global function. */
-__noinline __u32 zone_labels(struct dns_message *m, struct response *r)
+/* How many labels the owner of the SOA has, 0 for the root; else AUTHORITY_NONE or AUTHORITY_REFERRAL. A global function. */
+__noinline __u32 authority(struct dns_message *m, struct response *r)
 {
+	__u32 at, records, length, found = AUTHORITY_NONE;
 	struct record_name n = {};
-	__u32 at, records, length;
 
 	if (!m || !r)
-		return 0;
+		return AUTHORITY_NONE;
 	at = r->behind;
 	length = r->length;
 	records = r->authorities;
@@ -127,12 +135,14 @@ __noinline __u32 zone_labels(struct dns_message *m, struct response *r)
 		read_name(m, at, length, &n);
 		at = opaque(n.behind);
 		if (!at || at + DNS_RECORD - 1 > length) /* type, class, TTL, length of the data */
-			return 0;
+			break;
 		if (dns_word(m, at) == DNS_TYPE_SOA)
 			return n.labels;
+		if (dns_word(m, at) == DNS_TYPE_NS)
+			found = AUTHORITY_REFERRAL;
 		at = opaque(at + DNS_RECORD - 1 + dns_word(m, at + 8));
 	}
-	return 0;
+	return found;
 }
 
 /* Reads a response. Returns false if it is none to one question. A global function. */
@@ -152,6 +162,7 @@ __noinline __u32 read_response(struct __sk_buff *skb, struct dns_message *m, str
 	if (!r->behind || r->behind + DNS_QUESTION > read)
 		return false;
 	m->name_end = r->behind;
+	r->qtype = dns_word(m, r->behind);
 	r->behind += DNS_QUESTION;
 	r->length = read;
 	r->rcode = flags & DNS_RCODE;
@@ -309,10 +320,15 @@ static __always_inline bool goes_to_verified(struct response *r, __u64 now)
 	return expiry && *expiry > now / 1000000000;
 }
 
-/* Whether a response has no answer to its question. Others, as REFUSED, say nothing of the name. */
-static __always_inline bool lacks_answer(struct response *r)
+/*
+ * Whether a response is charged to a zone. Others, as REFUSED, say nothing of the name. Most names have an IPv4 address only, and clients ask for the other
+ * types at once with it: NODATA for these is usual.
+ */
+static __always_inline bool is_negative(struct response *r)
 {
-	return r->rcode == DNS_NXDOMAIN || r->rcode == DNS_SERVFAIL || (r->rcode == DNS_NOERROR && !r->answers);
+	if (r->rcode == DNS_NOERROR)
+		return !r->answers && r->qtype != DNS_TYPE_AAAA && r->qtype != DNS_TYPE_HTTPS;
+	return r->rcode == DNS_NXDOMAIN || r->rcode == DNS_SERVFAIL;
 }
 
 /* Learns from the response that leaves. A global function. */
@@ -333,12 +349,12 @@ __noinline __u32 note_response(struct __sk_buff *skb)
 		return 0;
 	now = bpf_ktime_get_ns();
 	hash = domain_hash(m, m->labels);
-	if (r->rcode == DNS_NOERROR && r->answers)
+	depth = r->answers ? AUTHORITY_NONE : authority(m, r);
+	if (r->rcode == DNS_NOERROR && (r->answers || depth == AUTHORITY_REFERRAL))
 		return note_answered_name(m, hash, now, guard->new_names);
-	if (!lacks_answer(r) || is_answered(hash, now) || goes_to_verified(r, now))
+	if (!is_negative(r) || is_answered(hash, now) || goes_to_verified(r, now))
 		return 0;
-	depth = r->answers ? 0 : zone_labels(m, r);
-	if (!depth)
+	if (depth >= AUTHORITY_NONE)
 		return r->rcode == DNS_NOERROR ? 0 : charge_domains(skb, m, r->l4, guard->flooded);
 	if (depth > ZONE_DEPTH_MOST)
 		depth = ZONE_DEPTH_MOST;

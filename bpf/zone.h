@@ -210,7 +210,7 @@ __noinline int hash_zone_label(struct dns_message *m, __u32 depth, __u64 now)
 	return 0;
 }
 
-/* Whether the name of a query is below a flooded zone, and was not answered. A global function. */
+/* Whether the name of a query at a guard with names is below a flooded zone, and was not answered. A global function. */
 __noinline __u32 name_unanswered(struct packet *p, struct dns_message *m)
 {
 	struct guard *guard;
@@ -221,6 +221,9 @@ __noinline __u32 name_unanswered(struct packet *p, struct dns_message *m)
 		return 0;
 	now = time_of(p);
 	if (read_once(&zone_times->until[0]) <= now)
+		return 0;
+	guard = guard_of(p->port);
+	if (!guard || !(guard->flags & GUARD_NAMES)) /* it has no limits of names */
 		return 0;
 	begin_name(m);
 	m->zone = ZONES;
@@ -234,8 +237,7 @@ __noinline __u32 name_unanswered(struct packet *p, struct dns_message *m)
 	hash_labels(m, depth, DNS_LABELS_MAX + 1);
 	if (is_answered(hash_of(m->hash), now))
 		return 0;
-	guard = guard_of(p->port);
-	if (guard && traits_of(p) & TRAIT_KEEP)
+	if (traits_of(p) & TRAIT_KEEP)
 		flood_continues(m, m->zone, now, guard->go_on);
 	return 1;
 }

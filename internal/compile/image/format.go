@@ -4,11 +4,12 @@ package image
 // number changes with the meaning of a map's content, so that an earlier or later floodwall does not misread it. A
 // format without a map, such as that of a question, has a name here too.
 var formats = map[string]int{
-	Flows:       3, // a state has three bits; the filter of the buckets is a global
-	DynamicInfo: 4, // it has marks of the addresses that sets may have, and some of the host's own addresses
-	ReplyFlows:  2, // tags have 37 bits
-	ReplyFilter: 2, // it has two filters
-	FloodStates: 2, // it has what is read of datagrams
+	Flows:         3, // a state has three bits; the filter of the buckets is a global
+	DynamicInfo:   4, // it has marks of the addresses that sets may have, and some of the host's own addresses
+	ReplyFlows:    2, // tags have 37 bits
+	ReplyFilter:   2, // it has two filters
+	FloodStates:   2, // it has what is read of datagrams
+	RakNetServers: 2, // the one used longest ago gives way
 
 	Samples: 2, Samplers: 2, Traffic: 2, TrafficSamplers: 2, // a sample has its share, a CPU when it halved that
 }

@@ -98,7 +98,7 @@ samplers 2 47fd42a9
 .data.replies 2 4629dfaf
 .data.services 1 7171248a
 game_answers 1 a55605d6
-raknet_servers 1 34ab2071
+raknet_servers 2 b8e1dc17
 answered_names 1 9ffea29c
 flooded_zones 1 ee223007
 .data.zones 1 fdbf5e75

@@ -150,8 +150,8 @@ const gameAnswers = 768
 // (kernel/bpf/bpf_lru_list.c, LOCAL_FREE_TARGET).
 const gameQueries = 16_384
 
-// rakNetServers is the largest number of addresses and ports of servers of RakNet of which is noted what they say. Others have to be asked each time.
-const rakNetServers = 256
+// rakNetServers is the largest number of addresses and ports of servers of RakNet of which is noted what they say. The one used longest ago gives way.
+const rakNetServers = 1024
 
 // Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
 // generic mode.

@@ -16,7 +16,7 @@ import (
 
 const (
 	rakNetMagic  = "\x00\xff\xff\x00\xfe\xfe\xfe\xfe\xfd\xfd\xfd\xfd\x12\x34\x56\x78"
-	rakNetServer = "\x01\x02\x03\x04\x05\x06\x07\x08" // the server's number
+	rakNetServer = "\x01\x02\x03\x04\x05\x06\x07\x08" // the server's GUID
 )
 
 // request1 is the first request of a client of RakNet, of a length.
@@ -218,11 +218,16 @@ func TestRakNetServers(t *testing.T) {
 	if reply, _ := f.answered(t, arrived(t, other, request1(11, 1464))); reply != nil {
 		t.Error("what one server says is taken for another's")
 	}
-	for i := range 1000 { // more servers than there are places
-		f.leave(t, left(t, fmt.Sprintf("udp 198.51.100.7:4000 > 192.0.%d.%d:7000", i>>8, i&255), reply1("", 1492)))
+	for i := range 3000 { // more servers than there are places
+		server := fmt.Sprintf("udp 198.51.100.7:4000 > 192.1.%d.%d:7000", i>>8, i&255)
+		f.leave(t, left(t, server, reply1("", 1492)))
+		if reply, _ := f.answered(t, arrived(t, server, request1(11, 1464))); len(reply) != 32 {
+			t.Fatalf("server %d is not answered for", i)
+		}
 	}
+	f.leave(t, left(t, client, reply1("", 1492)))
 	if reply, _ := f.answered(t, arrived(t, client, request1(11, 1464))); len(reply) != 32 {
-		t.Error("other servers have displaced one")
+		t.Error("behind many others a server is not answered for")
 	}
 	// From one device to the same: another host may say so of this server.
 	var skb [192]byte // struct __sk_buff of linux/bpf.h

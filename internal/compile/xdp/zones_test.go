@@ -23,8 +23,8 @@ import (
 
 // Bursts of the limits of zones in these tests. The rates are so low that they let nothing more pass while a test runs.
 const (
-	badNames = 20
-	newNames = 40
+	negativeNames = 20
+	newNames      = 40
 )
 
 // zoned is a loaded program that truncates queries of unverified clients to port 53 for names below flooded zones that were not answered, and
@@ -41,7 +41,7 @@ func zonedProgram() *ir.Program {
 	}
 	p := guarding(ir.Guard{Verify: time.Hour, Names: &ir.Names{Flooded: 0, GoOn: 1, New: 2}})
 	p.Guards[0].Out = -1
-	p.Limits = []ir.Limit{slow(badNames), slow(badNames), slow(newNames)}
+	p.Limits = []ir.Limit{slow(negativeNames), slow(negativeNames), slow(newNames)}
 	p.Default = ir.Pass
 	is := func(f packet.Field, first, last uint32) ir.Match {
 		return ir.Match{Field: f, Values: []ir.Range{{First: first, Last: last}}}
@@ -92,7 +92,7 @@ func (z *zoned) leave(t testing.TB, frame []byte, l4 int) {
 	t.Helper()
 	const next = 0xffffffff // TCX_NEXT
 	r, ok := packet.ReadResponse(frame[l4:])
-	if ok && r.Labels > 3 && r.RCode > 0 && (r.ZoneDepth == 0 || r.Answers > 0) {
+	if ok && r.Labels > 3 && r.RCode > 0 && (r.ZoneDepth == packet.NoZone || r.Answers > 0) {
 		return // which of the domains above are charged is drawn at random
 	}
 	if got, _, err := z.Egress().Test(frame); err != nil || got != next {
@@ -155,7 +155,7 @@ func response(t testing.TB, name string, qtype uint16, rcode int, answers []dns.
 
 func soa(zone string) dns.RR {
 	return &dns.SOA{
-		Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60}, Ns: "ns." + dns.Fqdn(zone), Mbox: "host." + dns.Fqdn(zone),
+		Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60}, Ns: "ns.example.", Mbox: "host.example.",
 	}
 }
 
@@ -172,7 +172,7 @@ func ask(t testing.TB, client, name, more string) []byte {
 // floods has the server say of so many names of a zone that they do not exist.
 func (z *zoned) floods(t testing.TB, zone string) {
 	t.Helper()
-	for i := range badNames + 1 {
+	for i := range negativeNames + 1 {
 		name := fmt.Sprintf("x%d.%s", i, zone)
 		z.leaves(t, "198.51.100.7", response(t, name, dns.TypeA, dns.RcodeNameError, nil, zone))
 	}
@@ -228,7 +228,7 @@ func TestZoneEnds(t *testing.T) {
 	if !at(9*time.Second, false) || at(11*time.Second, false) {
 		t.Fatal("a zone is not flooded for ten seconds")
 	}
-	for range badNames {
+	for range negativeNames {
 		at(5*time.Second, true)
 	}
 	if at(11*time.Second, false) {
@@ -242,8 +242,8 @@ func TestZoneEnds(t *testing.T) {
 	}
 }
 
-// TestBadAnswers has responses that count, and others: each flood of them is of a zone of its own.
-func TestBadAnswers(t *testing.T) {
+// TestNegativeResponses has responses that count, and others: each flood of them is of a zone of its own.
+func TestNegativeResponses(t *testing.T) {
 	z := loadZoned(t)
 	signature := &dns.RRSIG{Hdr: dns.RR_Header{Name: "signed.example.", Rrtype: dns.TypeRRSIG, Class: dns.ClassINET}, SignerName: "signed.example.", Signature: "AAAA"}
 	for i, c := range []struct {
@@ -254,8 +254,13 @@ func TestBadAnswers(t *testing.T) {
 		{"NXDOMAIN", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeNameError, nil, zone) }, true},
 		{"NXDOMAIN without SOA", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeNameError, nil, "") }, true},
 		{"SERVFAIL", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeServerFailure, nil, "") }, true},
-		{"no data", func(name, zone string) []byte { return response(t, name, dns.TypeAAAA, dns.RcodeSuccess, nil, zone) }, true},
-		{"a referral", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeSuccess, nil, "") }, false},
+		{"NODATA", func(name, zone string) []byte { return response(t, name, dns.TypeMX, dns.RcodeSuccess, nil, zone) }, true},
+		{"NODATA for AAAA", func(name, zone string) []byte { return response(t, name, dns.TypeAAAA, dns.RcodeSuccess, nil, zone) }, false},
+		{"NODATA for HTTPS", func(name, zone string) []byte { return response(t, name, dns.TypeHTTPS, dns.RcodeSuccess, nil, zone) }, false},
+		{"NXDOMAIN for AAAA", func(name, zone string) []byte { return response(t, name, dns.TypeAAAA, dns.RcodeNameError, nil, zone) }, true},
+		{"NODATA without SOA", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeSuccess, nil, "") }, false},
+		{"a referral", func(name, zone string) []byte { return referral(t, name, zone) }, false},
+		{"the zone of the root", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeNameError, nil, ".") }, false},
 		{"REFUSED", func(name, zone string) []byte { return response(t, name, dns.TypeA, dns.RcodeRefused, nil, "") }, false},
 		{"an answer", func(name, zone string) []byte {
 			return response(t, name, dns.TypeA, dns.RcodeSuccess, addressRecord(name), "")
@@ -275,14 +280,14 @@ func TestBadAnswers(t *testing.T) {
 		}, true},
 	} {
 		zone := fmt.Sprintf("zone%d.example", i)
-		for j := range badNames + 1 {
+		for j := range negativeNames + 1 {
 			z.leaves(t, "2001:db8::7", c.message(fmt.Sprintf("x%d.%s", j, zone), zone))
 		}
 		if got := z.truncates(t, ask(t, "198.51.100.9", "no."+zone, "")); got != c.flooded {
 			t.Errorf("%s: flooded is %t", c.name, got)
 		}
 	}
-	for range 3 * badNames { // to a verified client, as a mail server that asks for bad senders
+	for range 3 * negativeNames { // to a verified client, as a mail server that asks for bad senders
 		z.Egress().Test(subject.FramesOf(t, "tcp 192.0.2.53:53 > 198.51.100.8:4000 A len=200")[0].Frame)
 		z.Egress().Test(responseFrame(t, "198.51.100.8", response(t, fmt.Sprintf("x%d.list.example", rand.Int()), dns.TypeA, dns.RcodeNameError, nil, "list.example")))
 	}
@@ -294,7 +299,7 @@ func TestBadAnswers(t *testing.T) {
 // TestServFailAbove has names fail whose labels before the zone are all random: the zone is flooded all the same.
 func TestServFailAbove(t *testing.T) {
 	z := loadZoned(t)
-	for range 64 * badNames {
+	for range 64 * negativeNames {
 		name := fmt.Sprintf("a%d.b%d.c%d.d%d.e%d.example.org", rand.Int(), rand.Int(), rand.Int(), rand.Int(), rand.Int())
 		z.Egress().Test(responseFrame(t, "198.51.100.7", response(t, name, dns.TypeA, dns.RcodeServerFailure, nil, "")))
 	}
@@ -388,7 +393,10 @@ func randomResponseTo(t testing.TB, r *rand.Rand, client string) []byte {
 	name := randomName(r)
 	labels := strings.Split(name, ".")
 	zone := strings.Join(labels[r.IntN(len(labels)):], ".")
-	rcode := []int{0, 0, 0, 3, 3, 3, 5, 2}[r.IntN(8)]
+	if r.IntN(16) == 0 {
+		zone = "."
+	}
+	rcode, qtype := []int{0, 0, 0, 3, 3, 3, 5, 2}[r.IntN(8)], []uint16{dns.TypeA, dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS}[r.IntN(4)]
 	var answers []dns.RR
 	if rcode == 0 && r.IntN(4) > 0 {
 		answers = addressRecord(name)
@@ -398,12 +406,12 @@ func randomResponseTo(t testing.TB, r *rand.Rand, client string) []byte {
 		zone = ""
 	}
 	m := new(dns.Msg)
-	m.SetQuestion(dns.Fqdn(name), dns.TypeA)
+	m.SetQuestion(dns.Fqdn(name), qtype)
 	m.Response, m.Rcode, m.Answer, m.Compress = true, rcode, answers, r.IntN(2) == 0
 	for zone != "" && len(m.Ns) < 12 && r.IntN(3) == 0 {
 		m.Ns = append(m.Ns, &dns.NS{Hdr: dns.RR_Header{Name: dns.Fqdn(zone), Rrtype: dns.TypeNS, Class: dns.ClassINET}, Ns: dns.Fqdn(name)})
 	}
-	if zone != "" {
+	if zone != "" && (len(m.Ns) == 0 || r.IntN(2) == 0) {
 		m.Ns = append(m.Ns, soa(zone))
 	}
 	message, err := m.Pack()

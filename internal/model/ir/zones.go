@@ -18,9 +18,9 @@ const (
 
 // Zones is what the responses that leave tell of names and zones. It is exact, and has memory for every name. It is no part of a firewall.
 //
-//   - A response with an answer notes its name, unless Names.New is exceeded by new names of the last two labels.
-//   - A response without one is charged to its zone, if it is NXDOMAIN, SERVFAIL, or no data with a SOA, if the name is not noted, and if the client is not
-//     verified. The zone is flooded when Names.Flooded is exceeded.
+//   - A response with an answer, or a referral, notes its name, unless Names.New is exceeded by new names of the last two labels.
+//   - A negative response is charged to its zone, if the name is not noted, and if the client is not verified: NXDOMAIN, SERVFAIL, or NODATA with a SOA for
+//     another type than AAAA and HTTPS. The zone is flooded when Names.Flooded is exceeded.
 //   - A query that is truncated for its name is charged to the zone, too, which is flooded as long as Names.GoOn is exceeded.
 //   - Names of up to two labels do not count.
 type Zones struct {
@@ -68,26 +68,34 @@ func (z *Zones) Learn(r packet.Response, verified bool, at time.Duration) {
 	known := z.Answered(name, at)
 	switch {
 	case r.Labels <= leastZone:
-	case r.RCode == packet.DNSNoError && r.Answers > 0:
+	case r.RCode == packet.DNSNoError && (r.Answers > 0 || r.Referral):
 		if known || !z.over(z.names.New, domain(name, leastZone), at) {
 			z.answered[name] = at
 		}
-	case r.RCode != packet.DNSNoError && r.RCode != packet.DNSServFail && r.RCode != packet.DNSNXDomain || known || verified:
-	case r.ZoneDepth > 0 && r.Answers == 0:
+	case !negative(r) || known || verified:
+	case r.ZoneDepth != packet.NoZone && r.Answers == 0:
 		if depth := min(r.ZoneDepth, mostZone); depth >= leastZone && depth < r.Labels {
-			z.bad(domain(name, depth), at)
+			z.charge(domain(name, depth), at)
 		}
 	case r.RCode != packet.DNSNoError:
 		for depth := min(r.Labels-1, mostServFail); depth >= leastZone; depth-- {
-			if z.bad(domain(name, depth), at) || !z.Above() {
+			if z.charge(domain(name, depth), at) || !z.Above() {
 				return
 			}
 		}
 	}
 }
 
-// bad charges a response without an answer, and reports whether the zone is flooded now.
-func (z *Zones) bad(zone string, at time.Duration) bool {
+// negative reports whether a response without an answer may be charged.
+func negative(r packet.Response) bool {
+	if r.RCode == packet.DNSNoError {
+		return r.Type != packet.DNSTypeAAAA && r.Type != packet.DNSTypeHTTPS
+	}
+	return r.RCode == packet.DNSServFail || r.RCode == packet.DNSNXDomain
+}
+
+// charge charges a negative response, and reports whether the zone is flooded now.
+func (z *Zones) charge(zone string, at time.Duration) bool {
 	if !z.over(z.names.Flooded, zone, at) {
 		return false
 	}

@@ -7,7 +7,7 @@ import "bytes"
 // its kind and rakNetMagic. Numbers are big endian.
 const (
 	rakNetRequest1 = 0x05 // the magic, the version, and zeros up to the length that the client takes for the largest
-	rakNetReply1   = 0x06 // the magic, the server's number, whether there is a cookie, the cookie, the largest packet
+	rakNetReply1   = 0x06 // the magic, the server's GUID, whether there is a cookie, the cookie, the largest packet
 	rakNetRequest2 = 0x07 // the magic, the cookie and one byte if there was one, the server's address, the largest packet, the client's number
 
 	rakNetMagic = "\x00\xff\xff\x00\xfe\xfe\xfe\xfe\xfd\xfd\xfd\xfd\x12\x34\x56\x78"

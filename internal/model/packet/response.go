@@ -7,6 +7,7 @@ const (
 	readOfResponse  = 512 // bytes of a response that are read, with the UDP header
 	mostAuthorities = 8   // authority records that are looked at for the SOA
 	dnsRCode        = 0x000f
+	dnsTypeNS       = 2
 	dnsTypeSOA      = 6
 	dnsPointer      = 0xc0   // the first byte of a compression pointer (RFC 1035, 4.1.4)
 	dnsPointerTo    = 0x3fff // where it points to, from the header on
@@ -19,13 +20,24 @@ const (
 	DNSNXDomain = 3
 )
 
+// Types of records (RFC 1035, RFC 3596, RFC 9460).
+const (
+	DNSTypeAAAA  = 28
+	DNSTypeHTTPS = 65
+)
+
+// NoZone is the ZoneDepth of a response without a SOA.
+const NoZone = -1
+
 // Response is what a DNS response says of the name that was asked for: bpf/response.h reads the same.
 type Response struct {
 	Query            // the question; it has no OPT record
+	Type      uint16 // that was asked for
 	Labels    int    // of the name, without the root
 	RCode     uint16 // the lower four bits of it
 	Answers   uint16 // records
-	ZoneDepth int    // labels of the owner of the first SOA in the authority section; 0 if none is found
+	ZoneDepth int    // labels of the owner of the first SOA in the authority section, 0 for the root; NoZone if none is found
+	Referral  bool   // there is no answer, and no SOA but an NS record in the authority section
 }
 
 // ReadResponse reads the response in a UDP datagram, header included. Behind its end there may be more, and it may be cut: it is read if the first 512 bytes are
@@ -51,24 +63,30 @@ func ReadResponse(datagram []byte) (r Response, ok bool) {
 	for at := 0; name[at] != 0; at += 1 + int(name[at]) {
 		r.Labels++
 	}
+	r.Type = binary.BigEndian.Uint16(rest)
 	r.RCode, r.Answers = flags&dnsRCode, binary.BigEndian.Uint16(b[udpHeader+6:])
-	r.ZoneDepth = zoneDepth(b, len(b)-len(rest)+dnsQuestion, int(binary.BigEndian.Uint16(b[udpHeader+8:])))
+	var delegates bool
+	r.ZoneDepth, delegates = authority(b, len(b)-len(rest)+dnsQuestion, int(binary.BigEndian.Uint16(b[udpHeader+8:])))
+	r.Referral = r.Answers == 0 && delegates
 	return r, true
 }
 
-// zoneDepth is how many labels the owner of the SOA has among some records at an offset, 0 if there is none.
-func zoneDepth(b []byte, at, records int) int {
+// authority is how many labels the owner of the SOA has among some records at an offset, or NoZone, and whether there is an NS record but no SOA.
+func authority(b []byte, at, records int) (depth int, delegates bool) {
 	for range min(records, mostAuthorities) {
 		labels, behind, ok := compressedName(b, at)
 		if !ok || behind+dnsRecord-1 > len(b) {
-			return 0
+			break
 		}
-		if binary.BigEndian.Uint16(b[behind:]) == dnsTypeSOA {
-			return labels
+		switch binary.BigEndian.Uint16(b[behind:]) {
+		case dnsTypeSOA:
+			return labels, false
+		case dnsTypeNS:
+			delegates = true
 		}
 		at = behind + dnsRecord - 1 + int(binary.BigEndian.Uint16(b[behind+8:]))
 	}
-	return 0
+	return NoZone, delegates
 }
 
 // compressedName reads the name at an offset, which may end with pointers to names before it. It returns the number of its labels, and the offset behind it.
