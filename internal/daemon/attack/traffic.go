@@ -43,6 +43,7 @@ type traffic struct {
 	sockets       sockets
 	window        window
 	known         map[netip.Addr]bool // senders of the baseline
+	egress        bool                // the program at egress samples what leaves; where that is not known, saw tells
 	saw           time.Time           // when this host sent something last, by samples,
 	forwarded     time.Time           // and when it forwarded something between devices of the policy
 }
@@ -120,7 +121,7 @@ const blindFor = 10 * time.Minute
 // blind reports whether nobody sees what this host answers.
 func (t *traffic) blind(now time.Time) bool {
 	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < blindFor }
-	return !seen(t.saw) || seen(t.forwarded)
+	return !t.egress && !seen(t.saw) || seen(t.forwarded)
 }
 
 // leaves takes a packet that left.

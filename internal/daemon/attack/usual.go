@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -102,6 +103,7 @@ func (w *Watcher) begin(d policy.Detect) {
 	w.kept = time.Now()
 	w.store.clean()
 	w.traffic = newTraffic(d.Least, d.Quiet)
+	w.traffic.egress = features.Egress() == nil // where the kernel can, a policy with detect has it sampled
 	var before usual
 	if err := w.store.readJSON(usualName, &before); err == nil {
 		w.traffic.total.take(before.Seconds, before.Hours)
