@@ -59,8 +59,7 @@ const volatile bool samples_leaving;
 enum {
 	LEAST_SHARE = 1 << 12, /* one in a million */
 	EASE_EVERY = 1000000,  /* nanoseconds between two times that a CPU halves a share */
-	SAMPLE_LEAVES =
-		0x20, /* a flag of a sample's verdict: the packet leaves; the slot is the device that it came from */
+	SAMPLE_LEAVES = 0x20,  /* a flag of a sample's verdict: the packet leaves */
 };
 
 /*

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -180,8 +181,8 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	to.Replies = to.Default == Drop && (to.Replies || !seen["replies"])
 	p.untrackedServices(to)
 	p.untrackedConnections(to)
-	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
-		d.Sample, d.Adapts = firstSample, true
+	if d := &to.Daemon; d.Detect.On { // an attack on a small service would have too few samples of a share that is fixed
+		d.Sample, d.Adapts = cmp.Or(d.Sample, firstSample), true
 	}
 	if u := to.Daemon.Upstream; u != nil && u.Auto != StepNone && !to.Daemon.Detect.On && !seen["detect"] {
 		p.errorf(doc.Get("upstream").Pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"

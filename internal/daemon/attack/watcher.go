@@ -294,8 +294,9 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	all := t.Passed.Packets + t.Dropped.Packets
 	before := w.now
 	lasted := ends
-	for l, does := range w.traffic.second(w.at, all) {
-		switch does {
+	turns := w.traffic.second(w.at, all)
+	for _, l := range w.traffic.loads() { // services first: they say most
+		switch turns[l] {
 		case begins:
 			packets := all
 			if l != w.traffic.total {

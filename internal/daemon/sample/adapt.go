@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// How many samples are taken where the policy leaves that to the daemon. In a second there are enough to see what a flood is made of, and the
+// How many samples are taken where the policy looks for attacks. In a second there are enough to see what a flood is made of, and the
 // daemon needs some percent of a core for them.
 const (
 	adaptEvery  = 100 * time.Millisecond
