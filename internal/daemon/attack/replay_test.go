@@ -245,7 +245,12 @@ func TestReplayCrowds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := replayed(t, 20*time.Second, models...)
+			s := newStage(t)
+			s.play(36*time.Second, usualMix()...)
+			s.play(20*time.Second+300*time.Millisecond, append(usualMix(), models...)...)
+			out := s.outcome
+			s.play(3*time.Second, usualMix()...) // its end, within a second that is counted, is no attack either
+			s.keep()
 			if len(out.Reports) > 0 || out.honestDropped > 0 {
 				for _, r := range out.Reports {
 					t.Logf("%+v", r.Parts)

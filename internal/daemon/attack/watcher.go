@@ -256,6 +256,10 @@ func (w *Watcher) slowly(l *load, packets float64) {
 		l.rate.dismiss(packets)
 		return
 	}
+	if l.risen.IsZero() && w.at.Sub(w.ticked) < ticksLate { // the samples of now tell that it has ended
+		l.rate.above = 0
+		return
+	}
 	switch w.rise(l, w.lasts(l)) {
 	case Crowd:
 		l.rate.dismiss(packets)
@@ -263,6 +267,9 @@ func (w *Watcher) slowly(l *load, packets float64) {
 		l.rate.above = 0
 	}
 }
+
+// ticksLate is after how long without a sample the counters alone decide.
+const ticksLate = 2 * time.Second
 
 // lasts is for how long a load has risen. One that has no samples, as where nobody takes any, has risen for long enough.
 func (w *Watcher) lasts(l *load) time.Duration {
