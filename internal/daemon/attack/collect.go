@@ -59,8 +59,11 @@ func (c *collecting) see(p sample.Sample, of *seen, calm bool) {
 	if calm {
 		return
 	}
-	s := c.views.Add(p)
-	if s.Kind != packet.IP {
+	var s suggest.Sample
+	if of != nil {
+		s = of.Sample
+		c.views.AddRead(p, &s)
+	} else if s = c.views.Add(p); s.Kind != packet.IP {
 		return
 	}
 	c.samples++

@@ -121,7 +121,7 @@ type seen struct {
 	passed   bool
 	packets  float64 // that it stands for
 	standing standing
-	place    *load // the service that it went to; nil is none of those that are known
+	place    *load // the service that it went to, or other
 }
 
 // The bounds of what is kept of the last moments.
@@ -163,34 +163,33 @@ func (w *window) covers(now time.Time, span time.Duration) time.Duration {
 }
 
 // passing are the samples of a moment that passed.
-func (w *window) passing(now time.Time, span time.Duration) (list []suggest.Sample) {
+func (w *window) passing(now time.Time, span time.Duration) []suggest.Sample {
+	var list []*seen
 	recent := w.since(now.Add(-span))
 	for i := range recent {
 		if s := &recent[i]; s.passed {
-			list = append(list, s.Sample)
+			list = append(list, s)
 		}
 	}
 	return evenly(list, mostSearched)
 }
 
 // familiar are the samples of senders that are no strangers, drawn evenly.
-func (w *window) familiar(most int) (list []suggest.Sample) {
+func (w *window) familiar(most int) []suggest.Sample {
+	var list []*seen
 	for i := range w.list {
 		if w.list[i].standing >= proved {
-			list = append(list, w.list[i].Sample)
+			list = append(list, &w.list[i])
 		}
 	}
 	return evenly(list, most)
 }
 
-// evenly are so many of a list at most.
-func evenly(list []suggest.Sample, most int) []suggest.Sample {
-	if len(list) <= most {
-		return list
-	}
-	drawn := make([]suggest.Sample, most)
+// evenly copies so many of a list at most.
+func evenly(list []*seen, most int) []suggest.Sample {
+	drawn := make([]suggest.Sample, min(len(list), most))
 	for i := range drawn {
-		drawn[i] = list[i*len(list)/most]
+		drawn[i] = list[i*len(list)/len(drawn)].Sample
 	}
 	return drawn
 }

@@ -57,7 +57,7 @@ func (t *traffic) facts(l *load, now time.Time) Facts {
 	}
 	f.Blind = t.blind(now) || last(l, &l.samples, riseTenths) < riseLeast
 	more := max(1, in-usual)
-	ratio, familiar, _ := l.ratios()
+	ratio, familiar := l.ratios()
 	f.Familiar = share01((l.perSecond(&l.familiar, riseTenths) - usual*familiar) / more)
 	if !f.Blind && ratio >= oneWay {
 		answered := share01((out - usual*ratio) / (ratio * more))

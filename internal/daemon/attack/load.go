@@ -140,11 +140,11 @@ func (l *load) learn(now time.Time, in float64) {
 	l.usualOld = keeps*l.usualOld + l.perSecond(&l.familiar, oneSecond)
 }
 
-// ratios are how many packets leave for each that arrives in quiet times, and how many of these are from senders that are no strangers;
-// false while that is not known.
-func (l *load) ratios() (out, familiar float64, learned bool) {
+// ratios are how many packets leave for each that arrives in quiet times, and how many of these are from senders that are no strangers; 1 while
+// that is not known.
+func (l *load) ratios() (out, familiar float64) {
 	if l.usualIn < leastSeconds {
-		return 1, 1, false
+		return 1, 1
 	}
-	return l.usualOut / l.usualIn, l.usualOld / l.usualIn, true
+	return l.usualOut / l.usualIn, l.usualOld / l.usualIn
 }

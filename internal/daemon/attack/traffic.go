@@ -131,7 +131,7 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 		return
 	}
 	from := port(s.Value[packet.SPort])
-	t.conversations.answers(end{sender(s.Dst), from}, now, packets)
+	t.conversations.answers(end{suggest.HostOf(s.Dst), from}, now, packets)
 	l := t.services[from]
 	if l == nil {
 		l = t.other
@@ -140,12 +140,6 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	}
 	l.leaves(now, packets)
 	t.total.leaves(now, packets)
-}
-
-// sender is the address that stands for a host: a client of IPv6 is a /64, as in suggest.Sample.Sender.
-func sender(a netip.Addr) netip.Addr {
-	s := suggest.Sample{Packet: packet.Packet{Src: a}}
-	return s.Sender()
 }
 
 // standing is what is known of the sender of a packet that arrived.

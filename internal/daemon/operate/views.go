@@ -59,8 +59,14 @@ func (h Host) Databases(ctx context.Context) geo.Databases {
 // Add counts a sample, unless it is not IP. It returns what it has read.
 func (v *Views) Add(p sample.Sample) suggest.Sample {
 	s := suggest.NewSample(p.Frame, p.Length)
+	v.AddRead(p, &s)
+	return s
+}
+
+// AddRead counts a sample that was read already, unless it is not IP.
+func (v *Views) AddRead(p sample.Sample, s *suggest.Sample) {
 	if s.Kind != packet.IP {
-		return s
+		return
 	}
 	v.stands += p.Stands
 	counted := []*view{&v.all}
@@ -80,7 +86,6 @@ func (v *Views) Add(p sample.Sample) suggest.Sample {
 	if p.Verdict != "" {
 		v.verdicts[p.Verdict]++
 	}
-	return s
 }
 
 func (v *Views) origin(a netip.Addr) (country, asn string) {

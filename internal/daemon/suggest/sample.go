@@ -43,11 +43,14 @@ func NewSample(frame []byte, length int) Sample {
 }
 
 // Sender is the address that the packet is from: a client of IPv6 is a /64.
-func (s *Sample) Sender() netip.Addr {
-	if s.Src.Is4() {
-		return s.Src
+func (s *Sample) Sender() netip.Addr { return HostOf(s.Src) }
+
+// HostOf is the address that stands for the host that has one: a client of IPv6 is a /64.
+func HostOf(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return a
 	}
-	p, _ := s.Src.Prefix(64)
+	p, _ := a.Prefix(64)
 	return p.Addr()
 }
 
