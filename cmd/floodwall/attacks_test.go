@@ -69,6 +69,18 @@ func detecting(t *testing.T, state string) string {
 	return file
 }
 
+// automatic has the policy of detecting add rules by itself, within bounds, and returns its file.
+func automatic(t *testing.T, state, bounds string) string {
+	t.Helper()
+	file := detecting(t, state)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: "+bounds, 1))
+	return file
+}
+
 // received counts the packets that reach a socket of port 5000.
 func received(t *testing.T) *atomic.Int64 {
 	t.Helper()

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,12 +28,7 @@ func TestAutomatic(t *testing.T) {
 		return
 	}
 	state := t.TempDir()
-	file := detecting(t, state)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 1}", 1))
+	file := automatic(t, state, "{collateral: 0.5%, max: 1}")
 	mustFloodwall(t, "apply", file, "--state", state)
 	got := received(t)
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
@@ -96,12 +90,7 @@ func TestImitation(t *testing.T) {
 		return
 	}
 	state := t.TempDir()
-	file := detecting(t, state)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 3}", 1))
+	file := automatic(t, state, "{collateral: 0.5%, max: 3}")
 	mustFloodwall(t, "apply", file, "--state", state)
 	got := received(t)
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)

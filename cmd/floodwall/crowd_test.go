@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -38,12 +37,7 @@ func TestCrowd(t *testing.T) {
 		return
 	}
 	state := t.TempDir()
-	file := detecting(t, state)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, file, strings.NewReplacer("quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 3}", "daemon: {sample: 1/10}\n", "").Replace(string(text)))
+	file := automatic(t, state, "{collateral: 0.5%, max: 3}")
 	echoes(t, "192.0.2.1:5000")
 	mustFloodwall(t, "apply", file, "--state", state)
 	h := startUnitDaemon(t, "--state", state, "--json")

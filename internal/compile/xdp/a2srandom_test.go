@@ -3,13 +3,9 @@ package xdp_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -21,25 +17,11 @@ func TestGameQueriesRandom(t *testing.T) {
 	r := testutil.Random(t)
 	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
 	reasons := map[string]int{}
-	for range testutil.Scaled(10, 10_000) {
-		f.forget(t)
-		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.talks(t, reasons, []string{"game:served", "game:proved", "game:challenge", "game:total"}, func() func() {
 		g := &gameTalk{flooded: f, r: r, cookies: map[string]string{}, issued: map[string]bool{}, kept: map[string]bool{}}
-		const unit = 36 // bits of nanoseconds: A2S_COOKIE_UNIT
-		began := image.Monotonic() >> unit
 		g.begin(t)
-		for range 1000 {
-			if image.Monotonic()>>unit == began { // else there are other cookies
-				g.send(t, reasons)
-			}
-		}
-	}
-	for _, name := range []string{"game:served", "game:proved", "game:challenge", "game:total"} {
-		if reasons[name] < 200 {
-			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
-		}
-	}
-	t.Logf("%v", reasons)
+		return func() { g.send(t, reasons) }
+	})
 }
 
 // gameTalk is what a game server and its clients know.
@@ -53,14 +35,7 @@ type gameTalk struct {
 
 const gameKinds = "TUV"
 
-// client draws one. The IPv6 addresses of the server differ in their upper half: where both ends differ in their last byte alone, the hash of conversations has no
-// more than 8 bits of its secrets, and one of some hundred runs had two clients with one hash.
-func (g *gameTalk) client() string {
-	if g.r.IntN(4) == 0 {
-		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8:%x::1]:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-	}
-	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-}
+func (g *gameTalk) client() string { return talkClient(g.r) }
 
 func gameQuery(kind byte, challenge string) []byte {
 	if kind == 'T' {
@@ -135,15 +110,11 @@ func (g *gameTalk) send(t *testing.T, reasons map[string]int) {
 		frame = frame[:14+g.r.IntN(len(frame)-13)]
 	}
 	pkt := packet.Decode(frame)
-	queries := g.program.Rules[slices.IndexFunc(g.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
 	named := func(pkt *packet.Packet) string {
 		id, _ := packet.A2S.Named(pkt.Payload, 0)
 		return string(id)
 	}
-	verdict, reason := g.program.Eval(&pkt, ir.World{
-		Calm:  func(int, *packet.Packet) bool { return false },
-		Over:  func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) },
-		Spent: func(int, *packet.Packet) bool { return true },
+	verdict, reason := g.program.Eval(&pkt, g.flooding(ir.World{
 		Served: func(_ int, pkt *packet.Packet) bool {
 			c := named(pkt)
 			return c != "" && c == g.cookies[client] && g.kept[strings.Fields(client)[3]+string(pkt.Payload[4:5])]
@@ -152,21 +123,11 @@ func (g *gameTalk) send(t *testing.T, reasons map[string]int) {
 			c := named(pkt)
 			return c != "" && (c == g.cookies[client] || g.issued[client+" "+c])
 		},
-	})
+	}))
 	want := g.program.ReasonName(reason)
 	reasons[want]++
 	if g.r.IntN(2) == 0 {
-		a, err := g.AskAt(datapath.Question{Frame: frame})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := "default"
-		if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(g.program.Rules) {
-			got = g.program.Rules[at].Name
-		}
-		if strings.HasPrefix(want, "game") && got != want || ir.Verdict(a.Verdict) != verdict {
-			t.Fatalf("%x from %s: %s at %s; ir.Eval says %s at %s", frame, client, ir.Verdict(a.Verdict), got, verdict, want)
-		}
+		g.decidesAs(t, client, frame, verdict, want)
 		return
 	}
 	answer, passes := g.answered(t, frame)

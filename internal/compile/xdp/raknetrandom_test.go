@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -25,26 +21,12 @@ func TestRakNetRandom(t *testing.T) {
 	r := testutil.Random(t)
 	f := loadFlooded(t, "{protect: raknet, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
 	reasons := map[string]int{}
-	for range testutil.Scaled(10, 10_000) {
-		f.forget(t)
+	f.talks(t, reasons, []string{"game:known", "game:proved", "game:challenge", "game:total"}, func() func() {
 		f.forgetAll(t, image.RakNetRequests)
-		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 		g := &rakNetTalk{flooded: f, r: r, cookies: map[string]string{}, versions: map[string]byte{}, known: map[string]bool{}}
-		const unit = 36 // bits of nanoseconds: COOKIE_UNIT
-		began := image.Monotonic() >> unit
 		g.begin(t)
-		for range 1000 {
-			if image.Monotonic()>>unit == began { // else there are other cookies
-				g.send(t, reasons)
-			}
-		}
-	}
-	for _, name := range []string{"game:known", "game:proved", "game:challenge", "game:total"} {
-		if reasons[name] < 200 {
-			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
-		}
-	}
-	t.Logf("%v", reasons)
+		return func() { g.send(t, reasons) }
+	})
 }
 
 // rakNetTalk is what servers of RakNet and their clients know.
@@ -56,12 +38,7 @@ type rakNetTalk struct {
 	known    map[string]bool   // clients that have opened a connection
 }
 
-func (g *rakNetTalk) client() string {
-	if g.r.IntN(4) == 0 {
-		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8::%x]:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-	}
-	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+g.r.IntN(5), 1+g.r.IntN(2))
-}
+func (g *rakNetTalk) client() string { return talkClient(g.r) }
 
 // begin has the packets that total lets pass, the servers tell of themselves, clients ask for cookies, and some open a connection.
 func (g *rakNetTalk) begin(t *testing.T) {
@@ -70,7 +47,7 @@ func (g *rakNetTalk) begin(t *testing.T) {
 		g.answered(t, arrived(t, "udp "+from+":7000", []byte("hello")))
 	}
 	for i := range 2 {
-		for _, client := range []string{"udp 198.51.100.99:1 > 192.0.2.%d:7000", "udp [2001:db8::99]:1 > [2001:db8::%d]:7000"} {
+		for _, client := range []string{"udp 198.51.100.99:1 > 192.0.2.%d:7000", "udp [2001:db8::99]:1 > [2001:db8:%d::1]:7000"} {
 			g.leave(t, left(t, fmt.Sprintf(client, i+1), reply1("", 1492)))
 		}
 	}
@@ -136,30 +113,16 @@ func (g *rakNetTalk) send(t *testing.T, reasons map[string]int) {
 		frame = frame[:14+g.r.IntN(len(frame)-13)]
 	}
 	pkt := packet.Decode(frame)
-	queries := g.program.Rules[slices.IndexFunc(g.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
 	named, _ := packet.RakNet.Named(pkt.Payload, 0)
 	ours := len(named) > 0 && string(named) == g.cookies[client]
-	verdict, reason := g.program.Eval(&pkt, ir.World{
+	verdict, reason := g.program.Eval(&pkt, g.flooding(ir.World{
 		Known:  func(*packet.Packet) bool { return g.known[client] },
-		Calm:   func(int, *packet.Packet) bool { return false },
-		Over:   func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) },
-		Spent:  func(int, *packet.Packet) bool { return true },
 		Proved: func(int, *packet.Packet) bool { return ours },
-	})
+	}))
 	want := g.program.ReasonName(reason)
 	reasons[want]++
 	if g.r.IntN(2) == 0 {
-		a, err := g.AskAt(datapath.Question{Frame: frame})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := "default"
-		if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(g.program.Rules) {
-			got = g.program.Rules[at].Name
-		}
-		if strings.HasPrefix(want, "game") && got != want || ir.Verdict(a.Verdict) != verdict {
-			t.Fatalf("%x from %s: %s at %s; ir.Eval says %s at %s", frame, client, ir.Verdict(a.Verdict), got, verdict, want)
-		}
+		g.decidesAs(t, client, frame, verdict, want)
 		return
 	}
 	answer, passes := g.answered(t, frame)

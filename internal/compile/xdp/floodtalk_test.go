@@ -1,0 +1,74 @@
+package xdp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// talks plays random datagrams at a server in a flood: begin makes what it and its clients know, and returns how a datagram is sent. Each of some reasons must
+// decide many of them.
+func (f flooded) talks(t *testing.T, reasons map[string]int, names []string, begin func() (send func())) {
+	t.Helper()
+	for range testutil.Scaled(10, 10_000) {
+		f.forget(t)
+		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+		const unit = 36 // bits of nanoseconds: COOKIE_UNIT
+		began := image.Monotonic() >> unit
+		send := begin()
+		for range 1000 {
+			if image.Monotonic()>>unit == began { // else there are other cookies
+				send()
+			}
+		}
+	}
+	for _, name := range names {
+		if reasons[name] < 200 {
+			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
+		}
+	}
+	t.Logf("%v", reasons)
+}
+
+// talkClient draws a client of one of two servers. The IPv6 addresses of the servers differ in their upper half: where both ends differ in their last byte alone, the
+// hash of conversations has no more than 8 bits of its secrets, and one of some hundred runs had two clients with one hash.
+func talkClient(r *rand.Rand) string {
+	if r.IntN(4) == 0 {
+		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8:%x::1]:7000", 1+r.IntN(5), 1+r.IntN(2))
+	}
+	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+r.IntN(5), 1+r.IntN(2))
+}
+
+// flooding is the World of a flood that has used up the rate of all others, beside what a protocol knows.
+func (f flooded) flooding(w ir.World) ir.World {
+	queries := f.program.Rules[slices.IndexFunc(f.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
+	w.Calm = func(int, *packet.Packet) bool { return false }
+	w.Over = func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) }
+	w.Spent = func(int, *packet.Packet) bool { return true }
+	return w
+}
+
+// decidesAs has the program answer a question about a frame as ir.Eval has decided it.
+func (f flooded) decidesAs(t *testing.T, client string, frame []byte, verdict ir.Verdict, want string) {
+	t.Helper()
+	a, err := f.AskAt(datapath.Question{Frame: frame})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := "default"
+	if at := int(a.Slot) - image.SlotRules; at >= 0 && at < len(f.program.Rules) {
+		got = f.program.Rules[at].Name
+	}
+	if strings.HasPrefix(want, "game") && got != want || ir.Verdict(a.Verdict) != verdict {
+		t.Fatalf("%x from %s: %s at %s; ir.Eval says %s at %s", frame, client, ir.Verdict(a.Verdict), got, verdict, want)
+	}
+}
