@@ -110,6 +110,7 @@ func countersOf(t *testing.T, p *datapath.Program) []image.Counter {
 // period is left out for good.
 func TestTrafficSpread(t *testing.T) {
 	testutil.RequireRoot(t)
+	defer testutil.OnOneCPU(t)() // each has counters of its own, by which packets are drawn
 	s := subject.Lower(t, "default: drop\ndaemon: {sample: 1/16}\n")
 	x, err := xdpgen.Generate(s.Program, xdpgen.Options{})
 	if err != nil {
