@@ -100,7 +100,7 @@ struct reply_bucket {
 /* The buckets. Only where a policy lets replies pass does the loader give the map all of them: see table(). */
 struct reply_bucket reply_flows[1] SEC(".data.replied");
 
-/* Secret factors: of the index, of the tag, and of the words of IPv6 addresses. Each is odd. */
+/* Secrets: factors of the index and of the tag, and what is added to the words of IPv6 addresses. Each is odd. */
 struct reply_secrets {
 	__u64 index;
 	__u64 tag[3];
@@ -171,13 +171,23 @@ static __always_inline __u64 reply_hash(struct reply_key *t)
 	return hash_reply_key(t->pair, reply_ends(t));
 }
 
+/*
+ * The halves of a word, each with its secret added, multiplied: the NH of UMAC (RFC 4418, 5.2.2). A product of a whole word
+ * with a secret would lose most of the secret where addresses differ in their last bytes only: they are the upper bits here.
+ */
+static __always_inline __u64 reply_product(__u64 word, __u64 secret)
+{
+	word += secret;
+	return (word & 0xffffffff) * (word >> 32);
+}
+
+/* Of two pairs of addresses, chosen without the secrets, at most one of 2^30 has the same sum. */
 static __always_inline __u64 reply_addresses6(__u64 other_hi, __u64 other_lo, __u64 own_hi, __u64 own_lo)
 {
 	struct reply_secrets *k = reply_secrets();
-	__u64 sum =
-		other_hi * k->address[0] + other_lo * k->address[1] + own_hi * k->address[2] + own_lo * k->address[3];
 
-	return sum ^ sum >> 32;
+	return reply_product(other_hi, k->address[0]) + reply_product(other_lo, k->address[1]) +
+	       reply_product(own_hi, k->address[2]) + reply_product(own_lo, k->address[3]);
 }
 
 static __always_inline __u64 reply_pair6(struct in6_addr *other, struct in6_addr *own)

@@ -6,8 +6,8 @@ package image
 var formats = map[string]int{
 	Flows:         3, // a state has three bits; the filter of the buckets is a global
 	DynamicInfo:   4, // it has marks of the addresses that sets may have, and some of the host's own addresses
-	ReplyFlows:    2, // tags have 37 bits
-	ReplyFilter:   2, // it has two filters
+	ReplyFlows:    3, // tags have 37 bits, and of IPv6 another sum
+	ReplyFilter:   3, // it has two filters, and secrets that are added to IPv6 addresses
 	FloodStates:   2, // it has what is read of datagrams
 	RakNetServers: 2, // the one used longest ago gives way
 

@@ -47,7 +47,7 @@ func (g *rakNetTalk) begin(t *testing.T) {
 		g.answered(t, arrived(t, "udp "+from+":7000", []byte("hello")))
 	}
 	for i := range 2 {
-		for _, client := range []string{"udp 198.51.100.99:1 > 192.0.2.%d:7000", "udp [2001:db8::99]:1 > [2001:db8:%d::1]:7000"} {
+		for _, client := range []string{"udp 198.51.100.99:1 > 192.0.2.%d:7000", "udp [2001:db8::99]:1 > [2001:db8:1::%d]:7000"} {
 			g.leave(t, left(t, fmt.Sprintf(client, i+1), reply1("", 1492)))
 		}
 	}

@@ -138,9 +138,12 @@ func (f *ReplyFlows) pair(other, own netip.Addr) uint64 {
 	sum := uint64(0)
 	for i, addr := range []netip.Addr{other, own} {
 		a := addr.As16()
-		sum += binary.LittleEndian.Uint64(a[:8])*f.secrets[4+2*i] + binary.LittleEndian.Uint64(a[8:])*f.secrets[5+2*i]
+		for half, secret := range f.secrets[4+2*i : 6+2*i] {
+			word := binary.LittleEndian.Uint64(a[8*half:]) + secret
+			sum += word & 0xffffffff * (word >> 32) // reply_product() of bpf/replyflow.h
+		}
 	}
-	return sum ^ sum>>32
+	return sum
 }
 
 // Add stores flows that are open, and returns how many: a full bucket takes no more. One that is there stays as it is, unless it is over. Those

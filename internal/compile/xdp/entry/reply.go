@@ -82,15 +82,17 @@ func (s *section) replyPair() {
 		s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.DWord))
 		return
 	}
-	const sum = remaining
+	const sum, word, half = asm.R1, remaining, asm.R2
 	s.Add(asm.LoadMapValue(asm.R5, 0, 0).WithReference(image.ReplyFilter))
 	for i := range int16(4) {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.source+8*i, asm.DWord), asm.LoadMem(asm.R2, asm.R5, replyAddressKeys+8*i, asm.DWord), asm.Mul.Reg(asm.R1, asm.R2))
+		s.Add(
+			asm.LoadMem(word, base, s.family.source+8*i, asm.DWord), asm.LoadMem(half, asm.R5, replyAddressKeys+8*i, asm.DWord), asm.Add.Reg(word, half),
+			asm.Mov.Reg32(half, word), asm.RSh.Imm(word, 32), asm.Mul.Reg(half, word),
+		)
 		if i == 0 {
-			s.Add(asm.Mov.Reg(sum, asm.R1))
+			s.Add(asm.Mov.Reg(sum, half))
 		} else {
-			s.Add(asm.Add.Reg(sum, asm.R1))
+			s.Add(asm.Add.Reg(sum, half))
 		}
 	}
-	s.Add(asm.Mov.Reg(asm.R1, sum), asm.RSh.Imm(sum, 32), asm.Xor.Reg(asm.R1, sum))
 }
