@@ -98,6 +98,12 @@ static __always_inline bool has_info_text(struct xdp_md *ctx, __u32 at)
 	return true;
 }
 
+/* The number of a query, by its kind and challenge. */
+static __always_inline __u64 query_number(__u32 kind, __u32 challenge)
+{
+	return challenge == NO_CHALLENGE ? kind : kind | HAS_CHALLENGE | (__u64)challenge << 32;
+}
+
 /*
  * Reads a query of so many bytes behind the UDP header, which begins at l4. Returns its kind, and if it has a challenge HAS_CHALLENGE and that
  * in the upper half; 0 for another datagram. A global function.
@@ -118,11 +124,11 @@ __noinline __u64 read_query(struct xdp_md *ctx, __u32 l4, __u32 length)
 			return A2S_INFO;
 		if (bpf_xdp_load_bytes(ctx, payload + A2S_INFO_SHORT, challenge, sizeof(challenge)))
 			return 0;
-		return A2S_INFO | HAS_CHALLENGE | (__u64)word_of(challenge) << 32;
+		return query_number(A2S_INFO, word_of(challenge));
 	}
 	if ((s.kind != A2S_PLAYER && s.kind != A2S_RULES) || length != A2S_SHORT)
 		return 0;
-	return s.kind | HAS_CHALLENGE | (__u64)word_of(s.challenge) << 32;
+	return query_number(s.kind, word_of(s.challenge));
 }
 
 /* The query of a packet to a game server, as read_query() has it. */

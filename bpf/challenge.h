@@ -7,6 +7,7 @@
 
 #include "bits.h"
 #include "clock.h"
+#include "cookie.h"
 #include "ends.h"
 #include "limit.h"
 #include "packet.h"
@@ -20,6 +21,7 @@ const volatile bool admits; /* of RakNet */
 enum {
 	HAS_CHALLENGE = 1 << 8, /* beside the kind of a query: the upper half has it */
 	COOKIE_UNIT = 36, /* bits of nanoseconds, 69 s: a cookie holds for as long, and at most for twice as long */
+	UNIT_BITS = 20,   /* of the number of such a unit that the cookie is of: they come round after two years */
 	VERSION_BITS = 4, /* of a client's version, which a cookie of RakNet has above the lowest bit */
 	RAKNET_REQUEST1 = 5,
 	RAKNET_REQUEST2 = 7, /* kinds of messages: A2S has none of these */
@@ -68,24 +70,39 @@ static __always_inline __u32 datagram_length(struct packet *p)
 	return p->payload && p->end > p->payload ? p->end - p->payload : 0;
 }
 
+#define NO_CHALLENGE 0xffffffff /* in a query of A2S: its sender asks for one */
+
 /*
- * The cookie of a packet's source, for a number of COOKIE_UNITs since the system started, of which it has the lowest bit, and a version, of which it has
- * so many bits. The keys of the table of replies are secret, and stay.
+ * The cookie of a client, for a number of COOKIE_UNITs since the system started, of which it has the lowest bit, and a version, of which it has
+ * so many bits. It is never NO_CHALLENGE. The secrets of the table of replies stay.
  */
-static __always_inline __u32 client_cookie(struct packet *p, __u64 unit, __u64 version, __u32 bits)
+static __always_inline __u32 client_cookie(const struct ends *e, __u64 unit, __u64 version, __u32 bits)
 {
 	struct reply_secrets *k = reply_secrets();
 	__u64 key[2] = { k->address[0], k->address[1] };
-	struct siphash h = siphash_begin(key);
-	__u32 shown = (unit & 1) | version << 1;
+	struct siphash h = hash_addresses(e, key);
+	__u64 rest = e->ports | version << 32 | (unit & (BIT(UNIT_BITS) - 1)) << (32 + VERSION_BITS);
+	__u32 addresses = e->v6 ? 32 : 8; /* bytes */
+	__u32 shown = (unit & 1) | version << 1, cookie;
 
-	siphash13_add(&h, p->src.hi);
-	siphash13_add(&h, p->src.lo);
-	siphash13_add(&h, p->dst.hi ^ unit);
-	siphash13_add(&h, p->dst.lo);
-	return (siphash13_end(&h, (p->sport & 0xffff) | (__u64)(p->port & 0xffff) << 16 | version << 32, 36) &
-		~((2U << bits) - 1)) |
-	       shown;
+	cookie = (siphash13_end(&h, rest, addresses + 7) & ~((2U << bits) - 1)) | shown;
+	return cookie == NO_CHALLENGE ? cookie - 2 : cookie;
+}
+
+/* The same of a packet's source. */
+static __always_inline __u32 packet_cookie(struct packet *p, __u64 unit, __u64 version, __u32 bits)
+{
+	struct ends e = ends_of(p);
+
+	return client_cookie(&e, unit, version, bits);
+}
+
+/* The unit of time that a cookie with a challenge's lowest bit can be of: this one, or the one before. */
+static __always_inline __u64 unit_of(__u64 now, __u32 challenge)
+{
+	__u64 unit = now >> COOKIE_UNIT;
+
+	return unit - ((unit ^ challenge) & 1);
 }
 
 /* Whether a query is a second request of RakNet. */
@@ -104,15 +121,12 @@ static __always_inline __u32 cookie_version(__u64 query)
 static __always_inline bool cookie_holds(struct packet *p, __u64 query, __u64 version, __u32 bits)
 {
 	__u32 challenge = query >> 32;
-	__u64 unit;
 
 	if (!p || !(query & HAS_CHALLENGE) || p->seen & SEEN_NO_COOKIE)
 		return false;
 	if (p->seen & SEEN_COOKIE)
 		return true;
-	unit = time_of(p) >> COOKIE_UNIT;
-	unit -= (unit ^ challenge) & 1;
-	if (client_cookie(p, unit, version, bits) == challenge) {
+	if (packet_cookie(p, unit_of(time_of(p), challenge), version, bits) == challenge) {
 		p->seen |= SEEN_COOKIE;
 		return true;
 	}

@@ -214,29 +214,41 @@ __noinline __u32 has_issued_challenge(struct packet *p, __u64 query)
 	return is_issued(&t, traits_of(p) & TRAIT_KEEP);
 }
 
-/*
- * The same for a query or a request at a game server: it has a cookie of ours. A query of A2S may have a challenge instead that the server has issued to its
- * client. Cookies of RakNet are not taken for that, as servers make them with CRC-32: who gets one knows all. A global function.
- */
+enum query_proof {
+	PROVES_NOTHING,
+	PROVES_COOKIE, /* a cookie of ours */
+	PROVES_ISSUED, /* a challenge that the server has issued to the client, of A2S only: servers of RakNet make cookies with CRC-32, and who gets one knows all */
+};
+
+/* By which proof a query or a request at a game server shows that it knows what was sent to its source: enum query_proof. A global function. */
+__noinline __u32 proves_query(struct packet *p, __u64 query)
+{
+	if (!p || !(query & HAS_CHALLENGE))
+		return PROVES_NOTHING;
+	if (is_second(query))
+		return has_request_cookie(p, query) ? PROVES_COOKIE : PROVES_NOTHING;
+	if (has_cookie(p, query))
+		return PROVES_COOKIE;
+	return has_issued_challenge(p, query) ? PROVES_ISSUED : PROVES_NOTHING;
+}
+
+/* The same for a query or a request at a game server that proves its address. A global function. */
 __noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
 	__u64 query;
-	bool cookie, queries;
+	__u32 proof;
 
 	if (!p || read_once(&flood_state(number)->unproved) > time_of(p))
 		return 0;
 	query = query_of(ctx, p, number);
-	if (!(query & HAS_CHALLENGE))
-		return 0;
-	queries = !is_second(query);
-	cookie = queries ? has_cookie(p, query) : has_request_cookie(p, query);
-	if (!cookie && !(queries && has_issued_challenge(p, query)))
+	proof = proves_query(p, query);
+	if (!proof)
 		return 0;
 	if (!(traits_of(p) & TRAIT_KEEP))
 		return 1;
 	if (!more_proved(number, datagram_length(p), false))
 		return 0;
-	if (cookie && queries)
+	if (proof == PROVES_COOKIE && !is_second(query))
 		note_game_query(p, query);
 	return 1;
 }

@@ -115,10 +115,10 @@ static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet
 	return layer < MAX_LAYERS;
 }
 
-/* Whether a query or request is answered with a challenge if it has not a right one: all but a second request of RakNet are. */
-static __always_inline bool opens(__u64 query)
+/* Whether a query or request is answered with a challenge: it proves nothing, and is no second request of RakNet. */
+static __always_inline bool opens(struct packet *p, __u64 query)
 {
-	return query && !is_second(query);
+	return query && !is_second(query) && !proves_query(p, query);
 }
 
 /* Whether what a rule asks about floods holds. */
@@ -140,7 +140,7 @@ static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, st
 	case ASKS_QUERY:
 		return challenges && query_of(ctx, p, c->flood);
 	case ASKS_OPENING:
-		return challenges && opens(query_of(ctx, p, c->flood));
+		return challenges && opens(p, query_of(ctx, p, c->flood));
 	}
 	return true;
 }

@@ -13,7 +13,9 @@
 
 enum {
 	SHOWN_MACS = 4,
-	END_MARKS = 1 << 12, /* a byte for each value of the last bits of an address */
+	END_MARKS = 1 << 12, /* a byte for each value of the last bits of an address, with: */
+	MARK_OWN = 1,        /* an own address may end so, */
+	MARK_BROADCAST = 2,  /* a broadcast address may */
 	END_WORDS = 1 << 10, /* a power of two */
 	MAC_SHIFT =
 		15, /* of the first 64 bits of a frame: those behind the destination and the group bit of the source */
@@ -24,7 +26,7 @@ enum {
 /* What user space says of this host. internal/compile/image/ends.go writes it, also while packets come. */
 struct host_ends {
 	__u64 shown[SHOWN_MACS]; /* some of the MAC addresses, shifted by MAC_SHIFT */
-	__u8 marks[END_MARKS];   /* not 0: an own address or a broadcast address may end so */
+	__u8 marks[END_MARKS];
 	__u64 word
 		[END_WORDS]; /* all MAC addresses and broadcast addresses, in order; free ones have the largest 63-bit number */
 };
@@ -75,9 +77,15 @@ static __always_inline bool is_surely_foreign(struct address a)
 	return !host_ends.marks[a.lo & (END_MARKS - 1)];
 }
 
+/* Whether a broadcast address of this host may end as an address does. */
+static __always_inline bool may_be_broadcast(struct address a)
+{
+	return host_ends.marks[a.lo & (END_MARKS - 1)] & MARK_BROADCAST;
+}
+
 static __always_inline bool is_broadcast(struct address a)
 {
-	return !is_surely_foreign(a) && has_word(BROADCAST_WORD | (__u32)a.lo);
+	return may_be_broadcast(a) && has_word(BROADCAST_WORD | (__u32)a.lo);
 }
 
 /* Addresses that no packet on a wire can be answered at, besides those of is_no_source(): 0.0.0.0/8 and ::. */
@@ -124,6 +132,12 @@ __noinline __u32 is_to_answer(struct xdp_md *ctx, struct packet *p, __u32 method
 	if (is_loopback(p->dst, v6) || (method == METHOD_ROUTER && is_nowhere(p->dst, v6)))
 		return false;
 	return is_with_group(eth) || is_shown(data) || has_word(mac_word(data) >> MAC_SHIFT);
+}
+
+/* Whether is_no_peer() has to decide. */
+static __always_inline bool may_be_no_peer(struct packet *p)
+{
+	return is_no_source(p) || is_unspecified(p->src, p->family) || !is_surely_foreign(p->src);
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "dynamic.h"
 #include "egress.h"
 #include "explain.h"
+#include "gamequery.h"
 #include "ingress.h"
 #include "kernel.h"
 #include "l4.h"
@@ -233,7 +234,7 @@ int floodwall(struct xdp_md *ctx)
 		used += protect_segment(ctx, 0, 0) + answer_usual_syn(ctx, 0, 0, 0, 0) +
 			answer_plain_syn(ctx, 0, 0, 0, 0);
 		used += sample_traffic(ctx, 0) + is_reply(0, 0, 0, 0) + known_in_frame(ctx, 0, 0) +
-			proved_in_frame(ctx, 0, 0) + stray_in_frame(ctx, 0, 0);
+			proved_in_frame(ctx, 0, 0) + stray_in_frame(ctx, 0, 0) + challenge_query(ctx, 0, 0);
 		return answer_in_entry(ctx, used);
 	}
 	return general(ctx);

@@ -64,7 +64,7 @@ __noinline __u32 make_challenge(struct xdp_md *ctx, struct packet *p)
 	if ((void *)message + length > end || !begins_answer(p, data, end, l4, length))
 		return 0;
 	message->kind = A2S_CHALLENGE;
-	set_word(message->challenge, client_cookie(p, time_of(p) >> COOKIE_UNIT, 0, 0));
+	set_word(message->challenge, packet_cookie(p, time_of(p) >> COOKIE_UNIT, 0, 0));
 	return end_answer(ctx, data, end, l3, v6, length);
 }
 
@@ -105,7 +105,7 @@ __noinline __u32 make_reply1(struct xdp_md *ctx, struct packet *p)
 	message->kind = RAKNET_REPLY1;
 	__builtin_memcpy(message->guid, server->guid, sizeof(message->guid));
 	message->security = 1;
-	set_word(message->cookie, client_cookie(p, time_of(p) >> COOKIE_UNIT, version, VERSION_BITS));
+	set_word(message->cookie, packet_cookie(p, time_of(p) >> COOKIE_UNIT, version, VERSION_BITS));
 	message->mtu[0] = mtu >> 8;
 	message->mtu[1] = mtu;
 	return end_answer(ctx, data, end, l3, v6, length);
@@ -207,6 +207,28 @@ __noinline __u32 knows_server(struct packet *p)
 	return server_of(p) ? RAKNET_KNOWN : RAKNET_UNKNOWN;
 }
 
+enum {
+	SEND_INTERVAL = 125, /* nanoseconds between two answers of a CPU: 8 million a second, */
+	SEND_BURST = 800000, /* and so many more at once, as the coarse clock stands still for some milliseconds */
+};
+
+/* When a CPU may send the next answer to a query. A word for all CPUs would cost each more than the answer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} answer_times SEC(".maps");
+
+/* Whether this CPU may send one more answer to a query, at a time of the coarse clock. */
+static __always_inline bool may_send(__u64 now)
+{
+	__u32 zero = 0;
+	__u64 *next = bpf_map_lookup_elem(&answer_times, &zero);
+
+	return next && within_rate(next, now, SEND_INTERVAL, SEND_BURST);
+}
+
 /*
  * Answers a query with a challenge. Counts it, with the bytes sent, apart from the query. A server of RakNet has to be asked before anything is known of
  * it.
@@ -217,7 +239,9 @@ static __always_inline int challenge(struct xdp_md *ctx, struct packet *p)
 
 	if (raknet == RAKNET_UNKNOWN)
 		return goes_to_service(p) ? XDP_PASS : XDP_DROP;
-	length = may_answer(ctx, p) ? raknet == RAKNET_KNOWN ? make_reply1(ctx, p) : make_challenge(ctx, p) : 0;
+	if (!may_answer(ctx, p) || !may_send(time_of(p)))
+		return XDP_DROP;
+	length = raknet == RAKNET_KNOWN ? make_reply1(ctx, p) : make_challenge(ctx, p);
 	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes))
 		return XDP_DROP;
 	count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
@@ -230,7 +254,7 @@ static __always_inline int challenge(struct xdp_md *ctx, struct packet *p)
  */
 static __always_inline int serve(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 length = may_answer(ctx, p) ? make_served(ctx, p) : 0;
+	__u32 length = may_answer(ctx, p) && may_send(time_of(p)) ? make_served(ctx, p) : 0;
 
 	if (length) {
 		count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);

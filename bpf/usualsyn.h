@@ -93,12 +93,6 @@ static __always_inline bool is_surely_new(struct packet *p)
 	return !(*filter_word(hash) & filter_bit(hash));
 }
 
-/* Whether is_no_peer() has to decide. */
-static __always_inline bool may_be_no_peer(struct packet *p)
-{
-	return is_no_source(p) || is_unspecified(p->src, p->family) || !is_surely_foreign(p->src);
-}
-
 static __always_inline void read_usual_packet(struct packet *p, struct segment *g, void *data, void *end, bool v6)
 {
 	p->family = v6;

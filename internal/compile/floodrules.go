@@ -1,9 +1,6 @@
 package compile
 
 import (
-	"slices"
-	"time"
-
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -12,16 +9,14 @@ import (
 // leastDraws is the least burst of drawn packets of a known client. Of a client that sends what it may, chance draws no more at once.
 const leastDraws = 32
 
-// queryRate is how many queries a second are answered, with challenges or in the service's place. A flood above it is dropped.
-const queryRate = 2_000_000
-
 // roundUp is how many packets of n are drawn, rounded up.
 func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else queries of a2s and requests of raknet are dropped beyond the limits by prefix, and within them answered from here;
+//   - else queries of a2s and requests of raknet that prove nothing are challenged, which costs a forger's victim less than the forger;
+//   - those that prove their address are dropped beyond the limits by prefix, and within them answered from here where that can be;
 //   - those pass that have an identifier which the service has issued to anybody, or a cookie of ours;
 //   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.
 //
@@ -56,8 +51,10 @@ func (l *lowering) flood(s policy.Service) {
 	add("known", ir.Pass, ir.Rule{Asks: ir.AsksKnown})
 	add("calm", ir.Pass, ir.Rule{Asks: ir.AsksCalm})
 	if u.Protect == packet.A2S || u.Protect == packet.RakNet {
-		all := policy.Over{Pos: s.Pos, Rate: queryRate, Per: time.Second, Burst: queryRate / 10}
-		add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", append(slices.Clone(u.Limits), all))})
+		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksOpening})
+		if len(u.Limits) > 0 {
+			add("queries", ir.Drop, ir.Rule{Asks: ir.AsksQuery, Over: l.limits(s.Name+":queries", u.Limits)})
+		}
 	}
 	if u.Protect == packet.A2S {
 		add("served", ir.Serve, ir.Rule{Asks: ir.AsksServed})
@@ -65,10 +62,7 @@ func (l *lowering) flood(s policy.Service) {
 	if u.Protect != packet.Generic {
 		add("proved", ir.Pass, ir.Rule{Asks: ir.AsksProved})
 	}
-	switch u.Protect {
-	case packet.A2S, packet.RakNet:
-		add("challenge", ir.Challenge, ir.Rule{Asks: ir.AsksOpening})
-	case packet.WireGuard, packet.QUIC:
+	if u.Protect == packet.WireGuard || u.Protect == packet.QUIC {
 		add("stray", ir.Drop, ir.Rule{Asks: ir.AsksStray})
 	}
 	over := l.limits(s.Name+":limit", u.Limits)

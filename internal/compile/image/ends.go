@@ -29,6 +29,9 @@ const (
 	HostEndsSize = wordsOffset + 8*endWords
 
 	broadcastWord = 1 << 49
+
+	markOwn       = 1
+	markBroadcast = 2
 )
 
 // Write writes them to the memory of the map HostEnds, while packets may come: these are answered by the old content or the new one, or are
@@ -74,14 +77,18 @@ func (e Ends) words() (words, shown []uint64) {
 	return slices.Compact(words), shown
 }
 
-// marks has a byte for each value of the last bits of an address: 1 if an own address or a broadcast address ends so.
+// marks has a byte for each value of the last bits of an address: markOwn if an own address ends so, markBroadcast if a broadcast address does.
 func (e Ends) marks() (marks [endMarks]byte) {
-	for _, a := range slices.Concat(e.Own, e.Broadcasts) {
-		if !a.IsLoopback() {
-			bytes := a.AsSlice()
-			marks[binary.BigEndian.Uint16(bytes[len(bytes)-2:])%endMarks] = 1
+	mark := func(list []netip.Addr, bit byte) {
+		for _, a := range list {
+			if !a.IsLoopback() {
+				bytes := a.AsSlice()
+				marks[binary.BigEndian.Uint16(bytes[len(bytes)-2:])%endMarks] |= bit
+			}
 		}
 	}
+	mark(e.Own, markOwn)
+	mark(e.Broadcasts, markBroadcast)
 	return marks
 }
 

@@ -102,6 +102,7 @@ type floodwallProtection struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	floodwallMapActions          = "actions"
+	floodwallMapAnswerTimes      = "answer_times"
 	floodwallMapAnsweredNames    = "answered_names"
 	floodwallMapAskers           = "askers"
 	floodwallMapBuckets6         = "buckets6"
@@ -289,6 +290,7 @@ type floodwallProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
 	Actions          *ebpf.MapSpec `ebpf:"actions"`
+	AnswerTimes      *ebpf.MapSpec `ebpf:"answer_times"`
 	AnsweredNames    *ebpf.MapSpec `ebpf:"answered_names"`
 	Askers           *ebpf.MapSpec `ebpf:"askers"`
 	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
@@ -448,6 +450,7 @@ func (o *floodwallObjects) Close() error {
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
 	Actions          *ebpf.Map `ebpf:"actions"`
+	AnswerTimes      *ebpf.Map `ebpf:"answer_times"`
 	AnsweredNames    *ebpf.Map `ebpf:"answered_names"`
 	Askers           *ebpf.Map `ebpf:"askers"`
 	Buckets6         *ebpf.Map `ebpf:"buckets6"`
@@ -494,6 +497,7 @@ type floodwallMaps struct {
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
 		m.Actions,
+		m.AnswerTimes,
 		m.AnsweredNames,
 		m.Askers,
 		m.Buckets6,

@@ -9,6 +9,7 @@ var formats = map[string]int{
 	ReplyFlows:    3, // tags have 37 bits, and of IPv6 another sum
 	ReplyFilter:   3, // it has two filters, and secrets that are added to IPv6 addresses
 	FloodStates:   2, // it has what is read of datagrams
+	HostEnds:      2, // marks tell own addresses from broadcast addresses
 	RakNetServers: 2, // the one used longest ago gives way
 
 	Samples: 2, Samplers: 2, Traffic: 2, TrafficSamplers: 2, // a sample has its share, a CPU when it halved that

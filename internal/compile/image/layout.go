@@ -88,6 +88,7 @@ const (
 	IsReply        = "is_reply"         // whether a packet is a reply: addresses, ports, protocol, flags of TCP
 	ProvedInFrame  = "proved_in_frame"  // whether a usual frame has an identifier that the service has issued: context, family, number of the flood
 	StrayInFrame   = "stray_in_frame"   // whether nobody begins with such a datagram, likewise
+	ChallengeQuery = "challenge_query"  // which challenges a query at a game server that surely proves nothing
 	KnownInFrame   = "known_in_frame"   // whether a usual frame is of a known client: context, family, number of the flood with flags
 	DecideKnown    = "decide_known"     // decides a segment to a service with cookies of its own, whose flow may be known: context, family, hash of the flow, and what bpf/segment.h says
 	DecideUnknown  = "decide_unknown"   // the same for one whose flow is not known

@@ -50,6 +50,8 @@ var optional = map[string]string{
 	"has_request_cookie":   "admits",
 	"has_issued_challenge": "serves",
 	"is_served":            "serves",
+	"proves_query":         "challenges",
+	"challenge_query":      "serves",
 	"proved_query":         "challenges",
 	"goes_to_service":      "challenges",
 	"make_challenge":       "serves",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -306,27 +307,64 @@ func TestGameAnswersKept(t *testing.T) {
 	}
 }
 
-// TestGameLimits has a flood of queries of one prefix, of which the limit by prefix lets some be answered, and one of other datagrams, of which total lets some pass.
+// TestGameLimits has a flood of queries of one prefix: all that prove nothing are challenged, and the limit by prefix lets some of those be answered that have
+// their challenge. Of other datagrams total lets some pass.
 func TestGameLimits(t *testing.T) {
 	f := loadFlooded(t, "{protect: a2s, limit: {rate: 1/min, per: from/24/56, burst: 10}, total: {rate: 1/min, burst: 20}}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 	got := map[string]int{}
-	at := func(from int, payload []byte) {
+	at := func(from int, payload []byte) (answer []byte) {
 		before := f.counts(t)
-		f.answered(t, arrived(t, fmt.Sprintf("udp 198.51.%d.7:4000 > 192.0.2.1:7000", from), payload))
+		answer, _ = f.answered(t, arrived(t, fmt.Sprintf("udp 198.51.%d.7:4000 > 192.0.2.1:7000", from), payload))
 		for i, n := range f.counts(t) {
 			if n > before[i] {
 				got[f.program.Rules[i].Name]++
 			}
 		}
+		return answer
 	}
 	for i := range 1000 {
-		at(1, gameInfo(""))
+		challenge := at(1, gameInfo(""))
+		at(1, gameInfo(string(challenge[5:])))
 		at(2+i%100, []byte("hello, world"))
 	}
-	for rule, want := range map[string][2]int{"game:challenge": {10, 12}, "game:queries": {988, 990}, "game": {20, 22}, "game:total": {900, 990}, "game:limit": {0, 90}} {
+	for rule, want := range map[string][2]int{
+		"game:challenge": {1000, 1000}, "game:proved": {10, 12}, "game:queries": {988, 990}, "game": {20, 22}, "game:total": {900, 990}, "game:limit": {0, 90},
+	} {
 		if n := got[rule]; n < want[0] || n > want[1] {
 			t.Errorf("%d packets are counted at %s, want %v: %v", n, rule, want, got)
+		}
+	}
+}
+
+// TestGameAnswersRate has a CPU that has sent as many answers as it may: queries are counted as before, and not answered until it may send the next.
+func TestGameAnswersRate(t *testing.T) {
+	f := loadFlooded(t, "{protect: a2s, total: off}")
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	usual := arrived(t, "udp 198.51.100.7:4000 > 192.0.2.1:7000", gameInfo(""))
+	tags := []byte{0x81, 0, 0, 3, 0x81, 0, 0, 4} // with which it is for general()
+	for _, frame := range [][]byte{usual, slices.Insert(slices.Clone(usual), 12, tags...)} {
+		for _, spent := range []bool{false, true, false} {
+			next := make([]uint64, ebpf.MustPossibleCPU())
+			for cpu := range next {
+				if spent {
+					next[cpu] = uint64(image.Monotonic()) + uint64(time.Hour)
+				}
+			}
+			if err := f.Map("answer_times").Put(uint32(0), next); err != nil {
+				t.Fatal(err)
+			}
+			before := f.counts(t)
+			answer, passes := f.answered(t, frame)
+			counted := ""
+			for i, n := range f.counts(t) {
+				if n > before[i] {
+					counted += f.program.Rules[i].Name
+				}
+			}
+			if (answer == nil) != spent || passes || counted != "game:challenge" {
+				t.Errorf("%x, spent %t: answered with %x, it passes is %t, counted at %q", frame, spent, answer, passes, counted)
+			}
 		}
 	}
 }

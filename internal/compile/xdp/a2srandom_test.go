@@ -114,15 +114,16 @@ func (g *gameTalk) send(t *testing.T, reasons map[string]int) {
 		id, _ := packet.A2S.Named(pkt.Payload, 0)
 		return string(id)
 	}
+	proves := func(_ int, pkt *packet.Packet) bool {
+		c := named(pkt)
+		return c != "" && (c == g.cookies[client] || g.issued[client+" "+c])
+	}
 	verdict, reason := g.program.Eval(&pkt, g.flooding(ir.World{
 		Served: func(_ int, pkt *packet.Packet) bool {
 			c := named(pkt)
 			return c != "" && c == g.cookies[client] && g.kept[strings.Fields(client)[3]+string(pkt.Payload[4:5])]
 		},
-		Proved: func(_ int, pkt *packet.Packet) bool {
-			c := named(pkt)
-			return c != "" && (c == g.cookies[client] || g.issued[client+" "+c])
-		},
+		Proved: proves, Proves: proves,
 	}))
 	want := g.program.ReasonName(reason)
 	reasons[want]++

@@ -49,7 +49,12 @@ func talkClient(r *rand.Rand) string {
 
 // flooding is the World of a flood that has used up the rate of all others, beside what a protocol knows.
 func (f flooded) flooding(w ir.World) ir.World {
-	queries := f.program.Rules[slices.IndexFunc(f.program.Rules, func(r ir.Rule) bool { return r.Name == "game:queries" })].Over
+	var queries []int
+	for i := range f.program.Rules {
+		if f.program.Rules[i].Name == "game:queries" {
+			queries = f.program.Rules[i].Over
+		}
+	}
 	w.Calm = func(int, *packet.Packet) bool { return false }
 	w.Over = func(limit int, _ *packet.Packet) bool { return !slices.Contains(queries, limit) }
 	w.Spent = func(int, *packet.Packet) bool { return true }

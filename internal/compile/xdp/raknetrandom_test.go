@@ -118,6 +118,7 @@ func (g *rakNetTalk) send(t *testing.T, reasons map[string]int) {
 	verdict, reason := g.program.Eval(&pkt, g.flooding(ir.World{
 		Known:  func(*packet.Packet) bool { return g.known[client] },
 		Proved: func(int, *packet.Packet) bool { return ours },
+		Proves: func(int, *packet.Packet) bool { return ours },
 	}))
 	want := g.program.ReasonName(reason)
 	reasons[want]++

@@ -107,7 +107,11 @@ sets:
 rules:
   - {name: banned, from: $bans, then: drop}
   - {name: rate, port: tcp/53, over: {rate: 100/s, per: from/24}, then: drop}
-services: [{name: ssh, port: tcp/22, from: $office}, {name: game, port: udp/7000, udp: protect}, {name: http3, port: udp/443, udp: {protect: quic}}]`,
+services:
+  - {name: ssh, port: tcp/22, from: $office}
+  - {name: game, port: udp/7000, udp: protect}
+  - {name: http3, port: udp/443, udp: {protect: quic}}
+  - {name: source, port: udp/27015, udp: {protect: a2s}}`,
 }
 
 // A stackCase is a form of program: the policy, how its services are protected, and how its rules are written.

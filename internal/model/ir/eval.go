@@ -44,6 +44,7 @@ type World struct {
 
 	Known  func(pkt *packet.Packet) bool            // whether a packet is of a known client: see Flood
 	Proved func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier that the service of a flood, by its index, has issued to anybody
+	Proves func(flood int, pkt *packet.Packet) bool // whether a query at a game server proves its source's address, also where Proved says no as all such packets have used up their limit
 	Served func(flood int, pkt *packet.Packet) bool // whether a packet has a cookie of ours, and there is an answer of the service to give for it
 	Calm   func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
 	Spent  func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged

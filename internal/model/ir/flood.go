@@ -46,7 +46,7 @@ const (
 	AsksStray                        // whether the packet has not the form of one with which somebody begins to talk
 	AsksServed                       // whether the packet is a query with a cookie of ours, and there is an answer of the service to give
 	AsksQuery                        // whether the packet is a query, as packet.Datagrams.Asks says
-	AsksOpening                      // whether it is one that is answered with a challenge, as packet.Datagrams.Opens says
+	AsksOpening                      // whether it is one that is answered with a challenge, as packet.Datagrams.Opens says, unless it proves its source's address
 )
 
 // String is the word of a listing.
@@ -72,7 +72,7 @@ func (e *evaluation) asked(r *Rule) bool {
 	case AsksQuery:
 		return e.program.Floods[r.Flood].Protocol.Asks(e.pkt.Payload)
 	case AsksOpening:
-		return e.program.Floods[r.Flood].Protocol.Opens(e.pkt.Payload)
+		return e.program.Floods[r.Flood].Protocol.Opens(e.pkt.Payload) && !(e.Proves != nil && e.Proves(r.Flood, e.pkt))
 	}
 	return true
 }

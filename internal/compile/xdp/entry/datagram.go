@@ -15,7 +15,9 @@ const (
 	quicLong    = 0x80
 	quicFixed   = 0x40
 	udpHeader   = 8
-	wireguardID = 4 // where data have the index
+	wireguardID = 4   // where data have the index
+	a2sInfo     = 'T' // kinds of queries are A2S_INFO, A2S_PLAYER and A2S_RULES of bpf/a2s.h
+	a2sRules    = 'V'
 )
 
 // proved jumps to next unless the packet has an identifier that the service has issued to anybody: proved_datagram() of bpf/client.h. Data are looked up
@@ -73,9 +75,9 @@ func (s *section) proved(flood int, decision uint32, next string) {
 	})
 }
 
-// query jumps to next unless a packet may be a query or a request at a game server, which is for general(): read_query() of bpf/a2s.h, and
-// read_request() of bpf/raknet.h.
-func (s *section) query(flood int, next string) {
+// query jumps to next unless a packet may be a query or a request at a game server: read_query() of bpf/a2s.h, and read_request() of bpf/raknet.h. A query
+// of A2S that surely proves nothing is decided here. Others are for general(). noCalm has come before.
+func (s *section) query(flood int, decision uint32, next string) {
 	payload, protocol := s.family.l4+udpHeader, s.Program.Floods[flood].Protocol
 	s.loadLength(asm.R1, s.family)
 	s.Add(
@@ -84,7 +86,12 @@ func (s *section) query(flood int, next string) {
 		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
 	)
 	if protocol == packet.A2S {
-		s.Add(asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JEq.Imm32(asm.R1, -1, toGeneral))
+		s.Add(
+			asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm32(asm.R1, -1, next),
+			asm.LoadMem(asm.R1, base, payload+4, asm.Byte), asm.JLT.Imm(asm.R1, a2sInfo, next), asm.JGT.Imm(asm.R1, a2sRules, next),
+		)
+		s.protectAs(decision)
+		s.Add(asm.Call.Label(image.ChallengeQuery), asm.JEq.Imm(asm.R0, 0, toGeneral), asm.Return())
 		return
 	}
 	s.Add(

@@ -35,11 +35,11 @@ func (s *section) askFlood(r *ir.Rule, later []rule, decision uint32) {
 	case ir.AsksCalm:
 		s.noCalm(r.Flood)
 		s.portsFor(later)
-	case ir.AsksQuery:
-		s.query(r.Flood, next)
+	case ir.AsksOpening:
+		s.query(r.Flood, decision, next)
 		s.Mark(next)
 		s.portsFor(later)
-	case ir.AsksServed, ir.AsksOpening:
+	case ir.AsksServed, ir.AsksQuery:
 		s.portsFor(later) // no query comes so far: see query
 	case ir.AsksProved:
 		if p := s.Program.Floods[r.Flood].Protocol; p == packet.A2S || p == packet.RakNet { // likewise
