@@ -19,6 +19,7 @@ type TalkOptions struct {
 	Clients  int            // each has a socket
 	Port     uint16         // of the first client; those that follow have the next ones
 	Payload  []byte         // of each datagram; its last TalkStamp bytes are overwritten
+	Join     []byte         // not nil: no Payload, but clients begin with this message of A2S or RakNet, and send what is asked of them until they are served, once each
 	Rate     float64        // datagrams per second of all clients that are due whether or not earlier ones were answered; 0: a client sends when it has its answer
 	Duration time.Duration  // in which datagrams are sent
 	Timeout  time.Duration  // of an answer, from when its datagram was due
@@ -32,7 +33,7 @@ const TalkStamp = 16
 // TalkSummary is what the clients got. Times count from when a datagram was due.
 type TalkSummary struct {
 	Sent     uint64        // datagrams
-	Answered uint64        // of these, in time
+	Answered uint64        // of these, in time; of those who join, those who were served
 	Clients  int           // that had an answer
 	Latency  Latency       // until the answer
 	Took     time.Duration // in which datagrams were sent
@@ -55,7 +56,9 @@ func (o *TalkOptions) check() error {
 		return errors.New("no clients")
 	case o.Port == 0 || int(o.Port)+o.Clients > 1<<16:
 		return fmt.Errorf("%d clients from port %d on: ports end at 65535", o.Clients, o.Port)
-	case len(o.Payload) < TalkStamp:
+	case o.Join != nil && o.Rate == 0:
+		return errors.New("clients that join need a rate")
+	case o.Join == nil && len(o.Payload) < TalkStamp:
 		return fmt.Errorf("payload of %d bytes: must have at least %d", len(o.Payload), TalkStamp)
 	case o.Rate < 0 || math.IsNaN(o.Rate) || o.Duration <= 0 || o.Timeout <= 0:
 		return fmt.Errorf("rate %g, duration %v, timeout %v: must be positive", o.Rate, o.Duration, o.Timeout)

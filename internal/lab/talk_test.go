@@ -27,6 +27,28 @@ func newTalkers(t *testing.T) TalkOptions {
 	return o
 }
 
+// TestTalkJoins has clients join a game server. Each is served once it has sent its challenge or cookie back; one that sends another datagram is not.
+func TestTalkJoins(t *testing.T) {
+	o := newTalkers(t)
+	for _, join := range []struct {
+		first  string
+		served int
+	}{
+		{"\xff\xff\xff\xffTSource Engine Query\x00", o.Clients},
+		{"\x05" + string(rakNetMagic) + "\x0b" + strings.Repeat("\x00", 100), o.Clients},
+		{"\xff\xff\xff\xffhello", 0},
+	} {
+		o.Join = []byte(join.first)
+		s, err := Talk(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Clients != join.served || s.Answered != uint64(join.served) {
+			t.Errorf("%q: %+v; want %d served", join.first, s, join.served)
+		}
+	}
+}
+
 // TestTalk has a server answer all clients: at a rate, and as fast as they get their answers.
 func TestTalk(t *testing.T) {
 	o := newTalkers(t)

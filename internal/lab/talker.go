@@ -31,13 +31,13 @@ type talker struct {
 type talking struct {
 	fd       int
 	waits    bool          // for an answer to what it sent last,
-	since    time.Duration // which was due then
+	since    time.Duration // which was due then; of one that joins, when it sent its first message
 	answered bool          // once
 }
 
 func newTalker(o *TalkOptions) (t *talker, err error) {
 	t = &talker{TalkOptions: o, answers: newRecorder(o.Timeout).all, session: rand.Uint32()}
-	t.payload, t.received = append(t.payload, o.Payload...), make([]byte, len(o.Payload)+1)
+	t.payload, t.received = append(t.payload, o.Payload...), make([]byte, max(len(o.Payload)+1, mostGameMessage))
 	if t.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
 	}
@@ -141,6 +141,10 @@ func (t *talker) resend(now time.Duration) {
 
 // send has a client send a datagram. One that the device refuses is lost.
 func (t *talker) send(i int, due time.Duration) {
+	if t.Join != nil {
+		t.join(i, due)
+		return
+	}
 	stamp := t.payload[len(t.payload)-TalkStamp:]
 	binary.NativeEndian.PutUint64(stamp, uint64(due))
 	binary.NativeEndian.PutUint32(stamp[8:], t.session)
@@ -167,6 +171,10 @@ func (t *talker) look(wait time.Duration) error {
 func (t *talker) take(i int) {
 	c := &t.clients[i]
 	n, err := unix.Read(c.fd, t.received)
+	if err == nil && t.Join != nil {
+		t.joined(c, t.received[:n])
+		return
+	}
 	if err != nil || n != len(t.payload) {
 		return
 	}

@@ -25,11 +25,12 @@ func (o *TalkOptions) start(ctx context.Context, s *TalkSummary) error {
 	return o.Host.clients(ctx, talkName, o.CPU, o.Urgent, o, s)
 }
 
-// echoMain sends each datagram back, until the process is killed.
+// echoMain sends each datagram back, and answers the messages of those who join a game server, until the process is killed.
 func echoMain() error {
 	var (
 		buffer [2048]byte
 		from   unix.RawSockaddrInet4
+		game   = newGameServer()
 	)
 	for {
 		size := uint32(unsafe.Sizeof(from))
@@ -38,6 +39,7 @@ func echoMain() error {
 			uintptr(unsafe.Pointer(&from)), uintptr(unsafe.Pointer(&size)))
 		switch errno {
 		case 0:
+			n = uintptr(game.answer(buffer[:], int(n), &from))
 			_, _, _ = unix.RawSyscall6(unix.SYS_SENDTO, serverFile, uintptr(unsafe.Pointer(&buffer)), n, 0, uintptr(unsafe.Pointer(&from)), uintptr(size))
 		case unix.EINTR, unix.ECONNREFUSED:
 		default:
@@ -46,8 +48,8 @@ func echoMain() error {
 	}
 }
 
-// NewEchoProcess starts a UDP server in a process of its own that stays on one CPU with one of the priorities, and sends each datagram back.
-// It ends with the lab, or when the returned function is called, which returns what went wrong.
+// NewEchoProcess starts a UDP server in a process of its own that stays on one CPU with one of the priorities, and sends each datagram back
+// that is no message of gameServer. It ends with the lab, or when the returned function is called, which returns what went wrong.
 func (l *Lab) NewEchoProcess(h *Host, addr netip.AddrPort, cpu, priority int) (stop func() error, err error) {
 	socket, err := h.datagramFile(addr)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,13 +113,18 @@ func udpGuards() []udpGuard {
 		},
 		{name: "floodwall/off", label: "floodwall, without udp", protocol: "generic", policy: udpPolicy(""), quiet: true, rival: true},
 	}
-	for _, u := range rig.UDPServices {
+	for _, u := range udpServices() {
 		all = append(all, udpGuard{
 			name: "floodwall/" + u.Protocol, label: "floodwall, protect: " + u.Protocol, protocol: u.Protocol,
 			policy: udpPolicy(", udp: {protect: " + u.Protocol + "}"), quiet: true,
 		})
 	}
 	return all
+}
+
+// udpServices are those of all protocols.
+func udpServices() []rig.UDPService {
+	return slices.Concat(rig.UDPServices, []rig.UDPService{rig.GameServer, rig.RakNetServer})
 }
 
 // udpPolicy is Floodwall's, without its devices.
@@ -137,7 +143,7 @@ type udpSite struct {
 // newUDPSite builds another site, whose service ends with the builder.
 func newUDPSite(ctx context.Context, b *rig.Builder, g udpGuard) (s *udpSite, err error) {
 	s = &udpSite{server: netip.AddrPortFrom(rig.Server4, udpPort)}
-	for _, u := range rig.UDPServices {
+	for _, u := range udpServices() {
 		if u.Protocol == g.protocol {
 			s.service = u
 		}
@@ -164,7 +170,18 @@ func newUDPSite(ctx context.Context, b *rig.Builder, g udpGuard) (s *udpSite, er
 
 // talk has the known clients talk.
 func (s *udpSite) talk(ctx context.Context, rate float64, duration time.Duration) (lab.TalkSummary, error) {
-	return s.talkFrom(ctx, clientAddrs(), cmp.Or(s.service.Has, s.service.Lacks), rate, duration)
+	return s.talkFrom(ctx, clientAddrs(), lab.TalkOptions{Payload: rig.MustPayload(cmp.Or(s.service.Has, s.service.Lacks)), Rate: rate, Duration: duration})
+}
+
+// come has those who come at the n-th visit send what they begin with. Where there is a proof, they give it.
+func (s *udpSite) come(ctx context.Context, n int) (lab.TalkSummary, error) {
+	o := lab.TalkOptions{Rate: newcomerRate, Duration: newcomerTime}
+	if s.service.Opens != "" {
+		o.Join = rig.MustPayload(s.service.Opens)
+	} else {
+		o.Payload = rig.MustPayload(s.service.Begins)
+	}
+	return s.talkFrom(ctx, newcomers(n), o)
 }
 
 // newcomers are the addresses of those who come at the n-th visit: others in the networks of the known clients.
@@ -177,18 +194,17 @@ func newcomers(n int) (from []netip.Addr) {
 	return from
 }
 
-// talkFrom has clients with some addresses send a datagram.
-func (s *udpSite) talkFrom(ctx context.Context, from []netip.Addr, datagram string, rate float64, duration time.Duration) (lab.TalkSummary, error) {
-	return lab.Talk(ctx, lab.TalkOptions{
-		Host: s.clients.Host, Server: s.server, From: from, Clients: udpClients, Port: firstClient, Payload: rig.MustPayload(datagram),
-		Rate: rate, Duration: duration, Timeout: udpTimeout, CPU: rig.SourceCPU, Urgent: true,
-	})
+// talkFrom has clients with some addresses talk.
+func (s *udpSite) talkFrom(ctx context.Context, from []netip.Addr, o lab.TalkOptions) (lab.TalkSummary, error) {
+	o.Host, o.Server, o.From, o.Clients, o.Port = s.clients.Host, s.server, from, udpClients, firstClient
+	o.Timeout, o.CPU, o.Urgent = udpTimeout, rig.SourceCPU, true
+	return lab.Talk(ctx, o)
 }
 
 // flows are the flood: of the protocol's shape, without an identifier that the service has issued. Half of them are first packets, unless those
 // are too long for a mix.
 func (s *udpSite) flows() []lab.Flow {
-	follow, begin := udpFlow(s.service.Lacks), udpFlow(s.service.Begins)
+	follow, begin := udpFlow(s.service.Lacks), udpFlow(cmp.Or(s.service.Opens, s.service.Begins))
 	if len(begin.Payload) > lab.MostMixed {
 		return []lab.Flow{follow}
 	}
@@ -278,6 +294,9 @@ func (b *udpBuilder) meet(ctx context.Context) error {
 		met[c.site] = true
 		go func() {
 			s, err := c.site.talk(ctx, meetRate, lasts)
+			if err == nil && c.site.service.Opens != "" {
+				_, err = c.site.come(ctx, 0) // Floodwall learns from the answers what the server is
+			}
 			if err == nil && s.Clients < udpClients {
 				err = fmt.Errorf("%s: %d of %d clients had an answer without a flood", c.guard.label, s.Clients, udpClients)
 			}
@@ -340,7 +359,7 @@ func (b *udpBuilder) visit(ctx context.Context, c *udpCase) (v *udpVisit, err er
 	v = &udpVisit{}
 	v.TalkSummary, err = s.talk(ctx, rate, udpVisitTime(b.Session))
 	if err == nil {
-		v.newcomers, err = s.talkFrom(ctx, newcomers(b.visits), s.service.Begins, newcomerRate, newcomerTime)
+		v.newcomers, err = s.come(ctx, b.visits)
 	}
 	mean, _, stopped := stop()
 	v.flood = mean

@@ -13,6 +13,7 @@ import (
 // What must hold behind Floodwall. Queues of the lab's wires lose datagrams of clients, too: see notes.
 const (
 	leastTalk     = 0.999 // of the datagrams of known clients, answered beside a flood
+	leastServed   = 0.99  // of newcomers who prove their address
 	mostWait      = 2     // times the 99th percentile without a flood
 	leastUnharmed = 0.98  // of the rate and the median wait without protection, while there is no flood
 )
@@ -25,8 +26,9 @@ func (b *udpBuilder) notes() []string {
 		"packets of the protocol and half such as follow them, without an identifier. Of quic all are such: an Initial is too long for a mix.",
 		"Before the first round all clients talk until Floodwall knows them, without a flood. No identifier is issued: clients are known by",
 		"their addresses and ports. Rounds have what is without a flood first, and floods are forgotten before the next round.",
-		fmt.Sprintf("Newcomers are %d others of the same networks who come during the flood, without a proof; each sends %d datagrams in %v, and is", udpClients, int(newcomerRate*newcomerTime.Seconds())/udpClients, newcomerTime),
-		"served when one is answered. Limits of nft and hashlimit are per source, twice what a client sends; their tables have 65,536 places.",
+		fmt.Sprintf("Newcomers are %d others of the same networks who come during the flood; each sends %d datagrams in %v. It is served when one is", udpClients, int(newcomerRate*newcomerTime.Seconds())/udpClients, newcomerTime),
+		"answered; with a2s and raknet, when it has sent its challenge or cookie back and has the answer. Limits of nft and hashlimit are",
+		"per source, twice what a client sends; their tables have 65,536 places.",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has the", b.Rounds, udpVisitTime(b.Session), rig.SourceCPU, rig.ReceiverCPU),
 		"service and, before it, the receive thread. Clients and attacker have a wire each: see dns.",
 	}
@@ -65,6 +67,9 @@ func (b *udpBuilder) bars(c *udpCase) (bars []*report.Bar) {
 	switch c.load {
 	case udpFlood:
 		bars = append(bars, report.AtLeast(name+" answered", c.figure(udpShare).Median(), leastTalk))
+		if c.site.service.Opens != "" {
+			bars = append(bars, report.AtLeast(name+" newcomers", c.figure(udpServed).Median(), leastServed))
+		}
 		if own := b.find(udpQuiet, func(g udpGuard) bool { return g.name == c.guard.name }); own != nil {
 			bars = append(bars, report.AtMost(name+" p99", c.figure(udpP99).By(own.figure(udpP99)).Median(), mostWait))
 		}
@@ -81,7 +86,7 @@ func (b *udpBuilder) bars(c *udpCase) (bars []*report.Bar) {
 func (b *udpBuilder) publish() {
 	t := &report.Table{
 		Title: "udp: a UDP service under a flood of datagrams of its own kind",
-		Head:  []string{"", "answered", "min .. max", "answered/s", "median", "99%", "bar", "bar", "newcomers served", "flood taken kpps", ""},
+		Head:  []string{"", "answered", "min .. max", "answered/s", "median", "99%", "bar", "bar", "bar", "newcomers served", "flood taken kpps", ""},
 		Notes: b.notes(),
 	}
 	for _, l := range udpLoads {
@@ -115,8 +120,8 @@ func (c *udpCase) unsteady() bool { return c.figure(udpPerSecond).Unsteady() }
 
 // cells are a row as text.
 func (c *udpCase) cells(bars []*report.Bar) []string {
-	cells := make([]string, 11)
-	cells[0], cells[10] = c.label(), c.missing
+	cells := make([]string, 12)
+	cells[0], cells[11] = c.label(), c.missing
 	if len(c.visits) == 0 {
 		return cells
 	}
@@ -130,10 +135,10 @@ func (c *udpCase) cells(bars []*report.Bar) []string {
 		cells[6+i] = bar.String()
 	}
 	if c.load.flood > 0 {
-		cells[8] = percent(c.figure(udpServed).Median())
-		cells[9] = fmt.Sprintf("%.0f", c.figure(udpTaken).Median()/1e3)
+		cells[9] = percent(c.figure(udpServed).Median())
+		cells[10] = fmt.Sprintf("%.0f", c.figure(udpTaken).Median()/1e3)
 	}
-	cells[10] = report.Choice(c.unsteady(), "~", "")
+	cells[11] = report.Choice(c.unsteady(), "~", "")
 	return cells
 }
 

@@ -16,6 +16,7 @@ type UDPService struct {
 	Has      string // one that has it,
 	Lacks    string // one that has another,
 	Begins   string // and one with which somebody begins
+	Opens    string // one that is answered with a challenge or a cookie, and by which the client proves its address; "": there is none
 }
 
 // Queries at a game server, which are answered with a challenge: one without one, and one with a wrong one.
@@ -25,7 +26,7 @@ var (
 )
 
 // GameServer is one of which server lists ask.
-var GameServer = UDPService{Protocol: "a2s", Lacks: "len=128", Begins: "len=128"}
+var GameServer = UDPService{Protocol: "a2s", Lacks: "len=128", Begins: "len=128", Opens: QueryInfo}
 
 // Requests at a server of RakNet: a first one, which is answered, and a second one with a wrong cookie.
 const (
@@ -37,7 +38,7 @@ const (
 )
 
 // RakNetServer is one of Minecraft Bedrock, which has said what it is.
-var RakNetServer = UDPService{Protocol: "raknet", Issues: rakNetReply, Lacks: rakNetData, Begins: rakNetData}
+var RakNetServer = UDPService{Protocol: "raknet", Issues: rakNetReply, Lacks: rakNetData, Begins: rakNetData, Opens: RequestFirst}
 
 // Asks is a query of one who is not known.
 func (u UDPService) Asks(query string) string { return stranger + query }
