@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
@@ -17,7 +18,7 @@ import (
 )
 
 // Automatic is the owner of temporary rules that the daemon adds by itself.
-const Automatic = "auto"
+const Automatic = operate.Automatic
 
 // What an automatic rule is measured by.
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -16,8 +17,11 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// ByHand is the owner of temporary rules that a person has added.
-const ByHand = "hand"
+// Owners of temporary rules.
+const (
+	ByHand    = "hand" // a person has added them
+	Automatic = "auto" // detect has, and gives them names such as auto-1
+)
 
 // TemporaryOrder says which rule is to stand before those of the policy for a time.
 type TemporaryOrder struct {
@@ -53,6 +57,9 @@ func (h Host) AddTemporary(ctx context.Context, o TemporaryOrder) (*manifest.Tem
 		if name, err = generation.NameIn(o.Rule); err != nil {
 			return nil, err
 		}
+	}
+	if number, found := strings.CutPrefix(name, Automatic+"-"); found && number != "" && strings.Trim(number, "0123456789") == "" {
+		return nil, &OrderError{fmt.Sprintf("the name %q is kept for a rule of detect", name), "give the rule another name"}
 	}
 	now := time.Now().UTC()
 	t := manifest.Temporary{Name: name, Owner: ByHand, Rule: o.Rule, Began: now, Until: now.Add(d).Truncate(time.Second), Why: o.Why}

@@ -241,13 +241,15 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 // Lost counts the samples since the start that were to be handed out and were not: a CPU hands out 10,000 a second at
 // most, and the reader may be too slow.
 func (s *Samples) Lost() (uint64, error) {
-	var perCPU []struct{ Next, Lost, Eased uint64 }
-	if err := s.samplers.Lookup(uint32(0), &perCPU); err != nil {
-		return 0, fmt.Errorf("lost samples: %w", err)
-	}
 	var lost uint64
-	for _, c := range perCPU {
-		lost += c.Lost
+	for direction := range s.samplers.MaxEntries() {
+		var perCPU []struct{ Next, Lost, Eased uint64 }
+		if err := s.samplers.Lookup(direction, &perCPU); err != nil {
+			return 0, fmt.Errorf("lost samples: %w", err)
+		}
+		for _, c := range perCPU {
+			lost += c.Lost
+		}
 	}
 	return lost - s.lost, nil
 }
