@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,18 @@ dist: build build/share ## Make release archives for amd64 and arm64 with their 
 packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in build/packages
 	@scripts/setup build
 	@scripts/packages '$(VERSION)'
+
+release: ## Make a signed release of the tag VERSION, and add it to the apt repository (CONTRIBUTING.md says how)
+	@scripts/setup build generate release
+	@scripts/release '$(VERSION)'
+
+repository: ## Sign the apt repository in build/release/apt again, for another 90 days, with all releases that are in build/release
+	@scripts/setup release
+	@scripts/repository build/release/apt $(wildcard build/release/v*/*.deb)
+
+rebuild: ## Make the files of the release VERSION without signatures in build/rebuild, to compare them with the published ones
+	@scripts/setup build generate
+	@scripts/release -n '$(VERSION)'
 
 clean: ## Remove what was built
 	rm -rf $(PROGRAMS) build
