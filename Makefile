@@ -74,6 +74,10 @@ test-fresh: ## Run the README's two commands on a Debian 12 made for it, which h
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
 
+test-release: ## Make a release with keys of its own, twice, and install it on Debian 12 and 13: the gate before a release, a quarter of an hour
+	@scripts/setup build generate release test-release
+	FLOODWALL_TEST_ROOT=1 $(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 2h -v -tags release -run TestRelease ./test/release
+
 test-fast: ## Run the tests that need no root, in less than a minute; make test begins with them
 	@scripts/test -fast
 
