@@ -60,8 +60,9 @@ test: ## Run all tests, as root (or with sudo); none may be skipped
 test-long: test-arm64 ## The same with the long runs: more random cases with new seeds, more kills, more swaps; and test-arm64
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
 
-test-nightly: ## The same as test with a new seed for all that is random, which it prints
-	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test
+test-nightly: ## The same as test with a new seed for all that is random, which it prints, and then fuzz targets for an hour; FUZZ=10m is shorter
+	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; status=0; \
+		FLOODWALL_SEED=$$seed scripts/test || status=$$?; scripts/fuzz $(or $(FUZZ),1h) || status=$$?; exit $$status
 
 test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
 	@scripts/setup build test
