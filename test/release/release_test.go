@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -115,6 +116,7 @@ func (s *shop) refuses(dir, script, why string) {
 
 // TestRelease makes a release, checks it as users do, makes it again, and installs from its repository.
 func TestRelease(t *testing.T) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT) // a shell in the background has it ignored, and so would what is run here
 	s := newShop(t)
 	if _, err := os.Stat(s.files); err != nil {
 		t.Run("refused", func(t *testing.T) { refused(s.with(t)) })
@@ -210,7 +212,7 @@ func page(s *shop) {
 		}
 	}
 	notes, err := os.ReadFile(filepath.Join(dir, "NOTES.md"))
-	if err != nil || string(notes) != "- What this release brings.\n\n" {
+	if err != nil || !strings.HasPrefix(string(notes), "- What this release brings.\n\n") {
 		s.t.Errorf("notes: %v\n%s", err, notes)
 	}
 }
@@ -238,7 +240,7 @@ func changed(s *shop) {
 			s.t.Errorf("%s is changed: %v\n%s", file, err, out)
 		}
 	}
-	s.must(dir, "minisign -S -s ../../foreign.key -m NOTES.md || minisign -S -s \"$1\" -m NOTES.md", filepath.Join(s.dir, "foreign.key"))
+	s.must(dir, `minisign -S -s "$1" -m NOTES.md`, filepath.Join(s.dir, "foreign.key"))
 	s.refuses(dir, "minisign -Vm NOTES.md -p floodwall.pub", "key id")
 }
 
