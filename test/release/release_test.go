@@ -188,7 +188,7 @@ func (s *shop) block(name string) string {
 	if m == nil {
 		s.t.Fatalf("docs/verify.md has no block %s", name)
 	}
-	return strings.NewReplacer("=VERSION", "="+version, "VERSION", version).Replace(string(m[1]))
+	return strings.NewReplacer("VERSION=VERSION", "VERSION="+version, "VERSION", version).Replace(string(m[1]))
 }
 
 // download makes a directory as a user has it: files of the release, and the public keys.
