@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
@@ -15,6 +16,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(database(4, [][2]int{{1, 1 + 16}, {17, 0}}, []byte("\xe1\x57autonomous_system_number\xc2\xfc\x00")))
 	file := filepath.Join(f.TempDir(), "a.mmdb")
 	f.Fuzz(func(t *testing.T, content []byte) {
+		defer time.AfterFunc(20*time.Second, func() { panic("it takes too long") }).Stop()
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
