@@ -121,7 +121,7 @@ func TestRelease(t *testing.T) {
 	if _, err := os.Stat(s.files); err != nil {
 		t.Run("refused", func(t *testing.T) { refused(s.with(t)) })
 		t.Run("interrupted", func(t *testing.T) { interrupted(s.with(t)) })
-		t.Log(s.must(s.tree, "nice make -s release VERSION="+version+" 2>&1 | tail -2"))
+		t.Log(s.must(s.tree, "make -s release VERSION="+version+" 2>&1 | tail -2"))
 	}
 	t.Run("page", func(t *testing.T) { page(s.with(t)) })
 	t.Run("changed", func(t *testing.T) { changed(s.with(t)) })
@@ -257,7 +257,7 @@ func again(s *shop) {
 		"TZ=Asia/Tokyo", "GOFLAGS=-p=3", "GOAMD64=v3")
 	script := strings.NewReplacer("git clone … floodwall", "git clone --quiet "+s.tree+" floodwall", "GOTOOLCHAIN=go1.26.8", "GOTOOLCHAIN="+have[2],
 		"/path/to/SHA256SUMS", filepath.Join(s.files, "SHA256SUMS")).Replace(s.block("again"))
-	o.must(dir, "umask 077; mkdir home; exec nice faketime -f +40d bash -euo pipefail -c \"$1\"", script)
+	o.must(dir, "umask 077; mkdir home; exec faketime -f +40d bash -euo pipefail -c \"$1\"", script)
 	o.must(filepath.Join(dir, "floodwall"), `scripts/repository "$1" build/rebuild/*/*.deb`, filepath.Join(dir, "apt"))
 	s.must(s.apt, `for f in dists/stable/main/binary-*/Packages{,.xz}; do cmp "$f" "$1/$f"; done`, filepath.Join(dir, "apt"))
 }
