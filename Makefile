@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -60,8 +60,9 @@ test: ## Run all tests, as root (or with sudo); none may be skipped
 test-long: test-arm64 ## The same with the long runs: more random cases with new seeds, more kills, more swaps; and test-arm64
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
 
-test-nightly: ## The same as test with a new seed for all that is random, which it prints
-	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test
+test-nightly: ## The same as test with a new seed for all that is random, which it prints, and then fuzz targets for an hour; FUZZ=10m is shorter
+	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; status=0; \
+		FLOODWALL_SEED=$$seed scripts/test || status=$$?; scripts/fuzz $(or $(FUZZ),1h) || status=$$?; exit $$status
 
 test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
 	@scripts/setup build test
@@ -73,6 +74,10 @@ test-fresh: ## Run the README's two commands on a Debian 12 made for it, which h
 
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
+
+test-release: ## Make a release with keys of its own, twice, and install it on Debian 12 and 13: the gate before a release, a quarter of an hour
+	@scripts/setup build generate release test-release
+	FLOODWALL_TEST_ROOT=1 $(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 2h -v -tags release -run TestRelease ./test/release
 
 test-fast: ## Run the tests that need no root, in less than a minute; make test begins with them
 	@scripts/test -fast
@@ -108,6 +113,18 @@ dist: build build/share ## Make release archives for amd64 and arm64 with their 
 packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in build/packages
 	@scripts/setup build
 	@scripts/packages '$(VERSION)'
+
+release: ## Make a signed release of the tag VERSION, and add it to the apt repository (CONTRIBUTING.md says how)
+	@scripts/setup build generate release
+	@scripts/release '$(VERSION)'
+
+repository: ## Sign the apt repository in build/release/apt again, for another 90 days, with all releases that are in build/release
+	@scripts/setup release
+	@scripts/repository build/release/apt $(wildcard build/release/v*/*.deb)
+
+rebuild: ## Make the files of the release VERSION without signatures in build/rebuild, to compare them with the published ones
+	@scripts/setup build generate
+	@scripts/release -n '$(VERSION)'
 
 clean: ## Remove what was built
 	rm -rf $(PROGRAMS) build

@@ -112,8 +112,8 @@ func (p place) connecting(r *Rule, n *node) {
 		p.errorf(excluded.Pos, "state excludes new, and over counts connections, which begin with a packet of that state").Hint =
 			"remove state: beside connections it is new"
 	}
-	if r.Then == Pass && !r.Observe {
-		p.errorf(n.Get("then").Pos, "a connection beyond over would pass").Hint = "write then: drop or then: reject; those within it go on to the next rules"
+	if then := n.Get("then"); then != nil && r.Then == Pass && !r.Observe {
+		p.errorf(then.Pos, "a connection beyond over would pass").Hint = "write then: drop or then: reject; those within it go on to the next rules"
 	}
 }
 

@@ -3,44 +3,15 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-)
 
-// schemas are the files of CycloneDX's schemas, which come with its library.
-func schemas(t *testing.T) *jsonschema.Compiler {
-	t.Helper()
-	out, err := exec.Command("../../../scripts/go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "schema", "*.schema.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("the library has no schemas: %v", err)
-	}
-	for _, file := range append(files, filepath.Join(filepath.Dir(files[0]), "jsf-0.82.schemax.json")) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err == nil {
-			err = c.AddResource("http://cyclonedx.org/schema/"+strings.Replace(filepath.Base(file), "schemax", "schema", 1), schema)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
-}
+	"github.com/floodwall/floodwall/test/testutil"
+)
 
 // TestBill writes the bill of a program: CycloneDX's schema has it, every module is in it, and writing it
 // again gives the same bytes.
@@ -59,13 +30,9 @@ func TestBill(t *testing.T) {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("the second bill differs from the first")
 	}
-	schema, err := schemas(t).Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(first.Bytes()))
 	if err == nil {
-		err = schema.Validate(value)
+		err = testutil.CycloneDX(t).Validate(value)
 	}
 	if err != nil {
 		t.Errorf("%v in\n%s", err, &first)

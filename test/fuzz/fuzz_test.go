@@ -1,0 +1,96 @@
+package fuzz
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// kernelOnly are targets that OSS-Fuzz cannot run.
+var kernelOnly = map[string]bool{"internal/compile/xdp:FuzzConditions": true}
+
+// TestFuzzTargets has scripts/fuzz run all targets of the tree, and OSS-Fuzz those that need no kernel. OSS-Fuzz finds a function by its
+// name in the files of a directory, so none may be the beginning of another.
+func TestFuzzTargets(t *testing.T) {
+	top := testutil.Top(t)
+	targets := grep(t, top)
+	out, err := exec.Command(filepath.Join(top, "scripts/fuzz"), "list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(targets, strings.Fields(string(out))); diff != "" {
+		t.Errorf("scripts/fuzz list (-in the tree +listed):\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(top, "packaging/oss-fuzz/build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := strings.Fields(regexp.MustCompile(`(?s)targets=\((.*?)\)`).FindStringSubmatch(string(text))[1])
+	var portable []string
+	for _, target := range targets {
+		if !kernelOnly[target] {
+			portable = append(portable, target)
+		}
+		for _, other := range targets {
+			if other != target && strings.HasPrefix(other, target) {
+				t.Errorf("OSS-Fuzz takes %s for %s", other, target)
+			}
+		}
+	}
+	if diff := cmp.Diff(portable, built); diff != "" {
+		t.Errorf("packaging/oss-fuzz/build.sh (-in the tree +listed):\n%s", diff)
+	}
+}
+
+// grep finds the targets of the tree, as scripts/fuzz has them, without its help.
+func grep(t *testing.T, top string) (targets []string) {
+	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
+	for _, wing := range []string{"cmd", "internal", "policy", "test", "tools"} {
+		err := filepath.WalkDir(filepath.Join(top, wing), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range function.FindAllSubmatch(text, -1) {
+				dir, _ := filepath.Rel(top, filepath.Dir(path))
+				targets = append(targets, dir+":"+string(m[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return targets
+}
+
+// TestFuzzFails has a target with a mistake in a module of its own: scripts/fuzz fails, keeps the input, and prints the command that
+// repeats the failure.
+func TestFuzzFails(t *testing.T) {
+	testutil.RequireRoot(t) // scripts/fuzz asks sudo otherwise
+	dir := t.TempDir()
+	top := testutil.Top(t)
+	script := `cd "$1"; mkdir -p scripts part; cp "$2"/scripts/{fuzz,go} scripts/
+printf 'module example.org/m\n\ngo 1.26.0\n' >go.mod
+printf 'package part\n\nimport "testing"\n\nfunc FuzzX(f *testing.F) {\n\tf.Add(7)\n\tf.Fuzz(func(t *testing.T, n int) {\n\t\tif n > 100 {\n\t\t\tt.Error("too large")\n\t\t}\n\t})\n}\n' >part/x_test.go
+git init --quiet .
+! scripts/fuzz 20s >out 2>&1 || { echo "it passes"; exit 1; }
+command=$(sed -n 's/^repeat it with: //p' out)
+[[ $command == *FuzzX$/* ]] || { cat out; exit 1; }
+! eval "$command" >again 2>&1 && grep -q 'too large' again`
+	if out, err := exec.Command("bash", "-euo", "pipefail", "-c", script, "-", dir, top).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for arg, want := range map[string]string{"": "usage:", "1x": "usage:", "h": "usage:", "1h30m": "usage:"} {
+		if out, err := exec.Command(filepath.Join(top, "scripts/fuzz"), arg).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v\n%s", arg, err, out)
+		}
+	}
+}
