@@ -81,6 +81,11 @@ func (m *machine) readContext(member int64) (value, string) {
 // readFrame reads bytes of the frame. Where it may end before them, that is a fault.
 func (m *machine) readFrame(at int, s *state, place *smt.Term, size int) value {
 	fixed, ok := place.IsConst()
+	if cond, a, b, isChoice := place.Choice(); isChoice { // with and without a tag
+		taken, other := *s, *s
+		taken.cond, other.cond = m.And(s.cond, cond), m.And(s.cond, m.Not(cond))
+		return value{t: m.Ite(cond, m.readFrame(at, &taken, a, size).t, m.readFrame(at, &other, b, size).t)}
+	}
 	if !ok { // bytes at a place that the frame says: any
 		end := m.Add(place, m.Const(64, uint64(size)))
 		m.fault(at, m.And(s.cond, m.Or(m.ULT(m.frame.length, end), m.ULT(end, place))), "a read behind the end of the frame")

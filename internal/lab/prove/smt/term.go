@@ -458,3 +458,11 @@ func (c *Context) Map(t *Term, width uint8, f func(uint64) uint64) *Term {
 	}
 	return of(t)
 }
+
+// Choice is what a choice among constants chooses from; it is not ok for other terms.
+func (t *Term) Choice() (cond, a, b *Term, ok bool) {
+	if t.Op != OpIte || t.leaves == 0 {
+		return nil, nil, nil, false
+	}
+	return t.Args[0], t.Args[1], t.Args[2], true
+}
