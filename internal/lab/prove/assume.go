@@ -18,6 +18,9 @@ func (w *world) promises(c *smt.Context) *smt.Term {
 	}
 	w.dynamicMarks(c)
 	w.reflectors(c)
+	if w.decoded.kind.proto == protoUDP {
+		w.floods(c)
+	}
 	return c.And(w.assumed...)
 }
 

@@ -26,7 +26,9 @@ func (m *machine) call(at int, s *state, in *asm.Instruction) error {
 		s.regs[asm.R0] = value{t: m.Var("jiffies", 64)}
 		m.to(at+1, s)
 	case asm.FnGetPrandomU32:
-		s.regs[asm.R0] = value{t: m.ZExt(m.Fresh("random", 32), 64)}
+		m.fault(at, m.And(s.cond, s.drawn), "two random numbers are drawn for a packet") // which this model takes for one
+		s.drawn = m.True()
+		s.regs[asm.R0] = value{t: m.ZExt(m.Var("random", 32), 64)}
 		m.to(at+1, s)
 	default:
 		return &errUnknown{at, fmt.Sprintf("unknown function %v of the kernel", in)}

@@ -45,6 +45,8 @@ type machine struct {
 	exits  []exit
 	claims []exit // what functions are told that was decided: of questions and samples
 	faults []fault
+
+	feasible func(cond *smt.Term) bool // whether any frame comes to a place behind a test for a number; nil: it is not asked
 }
 
 // errUnknown is what the model has no meaning for.
@@ -57,7 +59,7 @@ func (e *errUnknown) Error() string { return fmt.Sprintf("instruction %d: %s", e
 
 // run executes the function.
 func (m *machine) run() error {
-	start := &state{cond: m.True(), stack: map[int]slot{}, counted: noCounts(m.Context), charged: map[int]*smt.Term{}}
+	start := &state{cond: m.True(), stack: map[int]slot{}, counted: noCounts(m.Context), drawn: m.False(), charged: map[int]*smt.Term{}}
 	zero := m.Const(64, 0)
 	start.regs[asm.R1] = value{t: zero, of: &region{kind: inContext}}
 	start.regs[asm.RFP] = value{t: zero, of: &region{kind: inStack}}
@@ -272,7 +274,9 @@ func (m *machine) jump(at int, s *state, in *asm.Instruction) error {
 	if a.isPointer() && b.isNumber() { // where it is not null, it is so no more
 		m.notNull(in, a, s, other)
 	}
-	m.to(m.code.target[at], s)
+	if m.feasible == nil || in.OpCode.JumpOp() != asm.JEq || m.feasible(s.cond) {
+		m.to(m.code.target[at], s)
+	}
 	m.to(at+1, other)
 	return nil
 }

@@ -21,17 +21,6 @@ func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 	f := newFrame(c, nil)
 	w := *s.world
 	w.decoded = decode(c, f, kind{proto: protoUDP}) // for what functions return, which is not asked here
-	m := &machine{Context: c, frame: f, world: &w, code: resolved}
-	if err := m.run(); err != nil {
-		r.Why = err.Error()
-		return r
-	}
-	decided := c.False()
-	for _, e := range m.exits {
-		if e.kind != byGeneral {
-			decided = c.Or(decided, e.cond)
-		}
-	}
 	usual := c.False()
 	for _, k := range kinds() {
 		is := c.True()
@@ -44,8 +33,24 @@ func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 		}
 		usual = c.Or(usual, is)
 	}
+	other := c.Not(usual)
+	m := &machine{Context: c, frame: f, world: &w, code: resolved}
+	m.feasible = func(cond *smt.Term) bool { // so that the rules of usual frames are not looked at, to which no other comes
+		answer, _, err := c.Solve(ctx, l, c.And(cond, other))
+		return answer != smt.Unsatisfiable || err != nil
+	}
+	if err := m.run(); err != nil {
+		r.Why = err.Error()
+		return r
+	}
+	decided := c.False()
+	for _, e := range m.exits {
+		if e.kind != byGeneral {
+			decided = c.Or(decided, e.cond)
+		}
+	}
 	r.Terms = c.Terms()
-	answer, model, err := c.Solve(ctx, l, c.And(decided, c.Not(usual)))
+	answer, model, err := c.Solve(ctx, l, c.And(decided, other))
 	r.Answer = answer
 	switch {
 	case err != nil:

@@ -155,7 +155,11 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 		differ = c.Or(differ, p.cond)
 	}
 	smallest := c.ULE(c.Const(64, 14), f.length)
-	q.differ = c.And(differ, w.promises(c), smallest)
+	out := c.False()
+	if k.proto == protoUDP {
+		out, _ = w.leftOut(c)
+	}
+	q.differ = c.And(differ, c.Not(out), w.promises(c), smallest)
 	return q, nil
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
-	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -145,9 +144,4 @@ func (w *world) replyPair(c *smt.Context) *smt.Term {
 		sum = c.Add(sum, c.Mul(d.frame.load(d.kind.ip()+8+8*i, 8), key))
 	}
 	return c.BitXor(sum, c.Lshr(sum, c.Const(64, 32)))
-}
-
-// asked is what a rule asks about a flood. It is a variable: any answer.
-func (w *world) asked(m *meaning, r *ir.Rule) *smt.Term {
-	return m.Var(fmt.Sprintf("%s.%d", r.Asks, r.Flood), 0)
 }

@@ -64,6 +64,7 @@ type state struct {
 	stack   map[int]slot
 	least   int // the frame has so many bytes at least
 	counted counts
+	drawn   *smt.Term         // whether a random number was drawn
 	charged map[int]*smt.Term // of limits: whether they were charged
 }
 
@@ -97,6 +98,7 @@ func join(c *smt.Context, a, b *state) *state {
 		out.stack[at] = slot{v.size, joined}
 	}
 	out.least = min(a.least, b.least)
+	out.drawn = c.Ite(b.cond, b.drawn, a.drawn)
 	out.counted = joinCounts(c, b.cond, a.counted, b.counted)
 	for limit, t := range b.charged {
 		other := out.charged[limit]

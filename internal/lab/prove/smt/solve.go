@@ -50,6 +50,7 @@ func (c *Context) Solve(ctx context.Context, l Limits, formula *Term) (Answer, *
 	}
 	p := newPrinter()
 	p.visit(formula)
+	defer func() { c.Used += p.used }()
 	answer, m, err := p.ask(ctx, l, formula)
 	if answer == Unsatisfiable || err != nil || !p.multiplies {
 		return answer, m, err
@@ -62,7 +63,8 @@ func (c *Context) Solve(ctx context.Context, l Limits, formula *Term) (Answer, *
 func (p *printer) ask(ctx context.Context, l Limits, formula *Term) (Answer, *Model, error) {
 	var in bytes.Buffer
 	p.write(&in, formula)
-	out, err := run(ctx, l, &in)
+	out, used, err := run(ctx, l, &in)
+	p.used += used
 	if err != nil {
 		return Unknown, nil, err
 	}
@@ -79,10 +81,10 @@ func (p *printer) ask(ctx context.Context, l Limits, formula *Term) (Answer, *Mo
 	return Unknown, nil, fmt.Errorf("z3: %s", strings.TrimSpace(out[:min(len(out), 500)]))
 }
 
-func run(ctx context.Context, l Limits, in io.Reader) (string, error) {
+func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.Duration, err error) {
 	path, err := exec.LookPath("z3")
 	if err != nil {
-		return "", ErrNoSolver
+		return "", 0, ErrNoSolver
 	}
 	if l.Time == 0 {
 		l.Time = time.Minute
@@ -96,20 +98,23 @@ func run(ctx context.Context, l Limits, in io.Reader) (string, error) {
 	cmd := exec.CommandContext(limited, path, "-in", "-smt2", fmt.Sprintf("-T:%d", seconds), fmt.Sprintf("-memory:%d", l.Memory))
 	cmd.Stdin = in
 	out, err := cmd.Output()
+	if cmd.ProcessState != nil {
+		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return "", used, ctx.Err()
 	case limited.Err() != nil:
-		return "timeout", nil
+		return "timeout", used, nil
 	case err != nil && !errors.As(err, &exit): // it ends with 1 after (get-value) of an unsatisfiable formula
-		return "", fmt.Errorf("z3: %w", err)
+		return "", used, fmt.Errorf("z3: %w", err)
 	case len(out) == 0:
-		return "", fmt.Errorf("z3: no answer: %w", err)
+		return "", used, fmt.Errorf("z3: no answer: %w", err)
 	case bytes.Contains(out, []byte("out of memory")):
-		return "unknown", nil
+		return "unknown", used, nil
 	}
-	return string(out), nil
+	return string(out), used, nil
 }
 
 // printer writes a formula as SMT-LIB.
@@ -118,6 +123,7 @@ type printer struct {
 	seen  map[*Term]bool
 	asked []*Term // variables and applications
 
+	used              time.Duration
 	multiplies, exact bool // whether it has products, and whether they are to be real ones
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+	"time"
 )
 
 // Op is the kind of a term.
@@ -50,6 +51,8 @@ type Term struct {
 
 // Context makes terms. Terms of two contexts must not be mixed. It is for one goroutine.
 type Context struct {
+	Used time.Duration // of a CPU, by z3
+
 	terms  map[termKey]*Term
 	pushed map[pushKey]*Term
 	count  int
