@@ -88,7 +88,7 @@ func (w *world) leftOut(c *smt.Context) (out *smt.Term, names []string) {
 	out = c.False()
 	for i := range w.program.Floods {
 		f := &w.program.Floods[i]
-		if f.Protocol != packet.WireGuard && f.Protocol != packet.QUIC {
+		if !identifies(f.Protocol) {
 			continue
 		}
 		names = append(names, f.Service)
@@ -96,3 +96,6 @@ func (w *world) leftOut(c *smt.Context) (out *smt.Term, names []string) {
 	}
 	return out, names
 }
+
+// identifies reports whether the datagrams of a protocol have identifiers that the entry looks up.
+func identifies(p packet.Datagrams) bool { return p == packet.WireGuard || p == packet.QUIC }

@@ -46,6 +46,8 @@ type machine struct {
 	claims []exit // what functions are told that was decided: of questions and samples
 	faults []fault
 
+	visited map[int]bool // the instructions to which any frame comes
+
 	feasible func(cond *smt.Term) bool // whether any frame comes to a place behind a test for a number; nil: it is not asked
 }
 
@@ -63,13 +65,14 @@ func (m *machine) run() error {
 	zero := m.Const(64, 0)
 	start.regs[asm.R1] = value{t: zero, of: &region{kind: inContext}}
 	start.regs[asm.RFP] = value{t: zero, of: &region{kind: inStack}}
-	m.states = map[int]*state{0: start}
+	m.states, m.visited = map[int]*state{0: start}, map[int]bool{}
 	for _, at := range m.code.order {
 		s := m.states[at]
 		delete(m.states, at)
 		if s == nil || s.cond.IsFalse() {
 			continue
 		}
+		m.visited[at] = true
 		if err := m.step(at, s); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 	}
 	r.Terms = c.Terms()
 	answer, model, err := c.Solve(ctx, l, c.And(decided, other))
-	r.Answer = answer
+	r.Answer, r.CPU, r.Decided = answer, c.Used, !decided.IsFalse()
 	switch {
 	case err != nil:
 		r.Why = err.Error()

@@ -3,6 +3,8 @@ package prove
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf/asm"
@@ -19,6 +21,7 @@ type Subject struct {
 	Program *ir.Program
 	world   *world
 	entry   asm.Instructions
+	loaded  bool // whether the kernel has handed out the code and the content of maps
 }
 
 // NewSubject joins a compiled program, and proves its tables of addresses.
@@ -68,21 +71,23 @@ func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) {
 	for i := range p.Rules {
 		w.slots = append(w.slots, uint32(image.SlotRules+i))
 	}
-	return &Subject{p, w, body}, nil
+	return &Subject{Program: p, world: w, entry: body}, nil
 }
 
 // frozen are the maps whose content never changes while the program runs, and that the entry reads.
 var frozen = []string{image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4}
 
-// Result is what the proof of a kind of frames has found.
+// Result is what the proof of a part has found: of a kind of frames, or of all others.
 type Result struct {
-	Kind    string
-	Answer  smt.Answer
-	Why     string // where no answer was found
-	Frame   []byte // that tells code and program apart
-	Time    time.Duration
-	Decided bool // whether any frame of the kind is decided here
-	Terms   int
+	Kind    string        `json:"kind"`
+	Answer  smt.Answer    `json:"answer"`
+	Why     string        `json:"why,omitempty"`   // no answer was found, or what differs
+	Frame   []byte        `json:"frame,omitempty"` // that tells code and program apart
+	State   []string      `json:"state,omitempty"` // what else is so where they are told apart
+	Time    time.Duration `json:"time"`
+	CPU     time.Duration `json:"cpu"`     // of z3
+	Decided bool          `json:"decided"` // whether any frame of the kind is decided here
+	Terms   int           `json:"terms"`   // of the formula
 }
 
 // Kind proves that what the entry decides of a kind of frames is what the program means.
@@ -98,13 +103,14 @@ func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	r.Terms = q.c.Terms()
 	r.Decided = !q.decided.IsFalse()
 	answer, model, err := q.c.Solve(ctx, l, q.differ)
-	r.Answer = answer
-	if err != nil {
+	r.Answer, r.CPU = answer, q.c.Used
+	switch {
+	case err != nil:
 		r.Why = err.Error()
-	}
-	if answer == smt.Satisfiable {
-		r.Frame = q.frameOf(model)
-		r.Why = q.explain(model)
+	case answer == smt.Satisfiable:
+		r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model)
+	case answer == smt.Unknown:
+		r.Why = "z3 has not found an answer within its time and memory"
 	}
 	return r
 }
@@ -233,4 +239,15 @@ func (q *query) explain(m *smt.Model) string {
 		}
 	}
 	return "the model contradicts itself"
+}
+
+// stateOf names what a model says beside the frame.
+func (q *query) stateOf(m *smt.Model) (list []string) {
+	for name, v := range m.Vars {
+		if v != 0 && !strings.HasPrefix(name, "byte") && !strings.HasPrefix(name, "low") && !strings.Contains(name, "!") && name != "length" {
+			list = append(list, fmt.Sprintf("%s=%d", name, v))
+		}
+	}
+	slices.Sort(list)
+	return list
 }

@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits bound a query.
 type Limits struct {
-	Time   time.Duration // 0: a minute
+	Time   time.Duration // of a CPU, so that other work of the machine changes no answer; 0: a minute
 	Memory int           // megabytes; 0: 2,000
 }
 
@@ -32,6 +34,14 @@ const (
 	Unsatisfiable               // it holds for no values
 	Satisfiable                 // a model was found
 )
+
+// String is a word for reports.
+func (a Answer) String() string {
+	return [...]string{Unknown: "gave up", Unsatisfiable: "proved", Satisfiable: "counterexample"}[a]
+}
+
+// MarshalText is for JSON.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // ErrNoSolver is the error where z3 is not installed.
 var ErrNoSolver = errors.New("z3 is not installed (Debian's package z3): `apt-get install z3`")
@@ -52,10 +62,24 @@ func (c *Context) Solve(ctx context.Context, l Limits, formula *Term) (Answer, *
 	p.visit(formula)
 	defer func() { c.Used += p.used }()
 	answer, m, err := p.ask(ctx, l, formula)
-	if answer == Unsatisfiable || err != nil || !p.multiplies {
+	if answer == Unsatisfiable || err != nil || !p.multiplies || answer == Satisfiable && m.Eval(formula) == 1 { // with real products, too
 		return answer, m, err
 	}
 	p.exact = true
+	if answer == Satisfiable { // perhaps real products, of the factors that it has found, do as well
+		fixed := formula
+		for _, t := range p.order {
+			if t.Op == OpMul {
+				for _, a := range t.Args {
+					fixed = c.and(fixed, c.Eq(a, c.Const(a.Width, m.Eval(a))))
+				}
+			}
+		}
+		p.visit(fixed)
+		if answer, m, err := p.ask(ctx, l, fixed); answer == Satisfiable || err != nil {
+			return answer, m, err
+		}
+	}
 	return p.ask(ctx, l, formula)
 }
 
@@ -92,12 +116,12 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 	if l.Memory == 0 {
 		l.Memory = 2000
 	}
-	seconds := max(1, int(l.Time.Seconds()+0.5))
-	limited, cancel := context.WithTimeout(ctx, l.Time+5*time.Second)
+	const busy = 20 // how many times as long it may take on a machine with other work
+	limited, cancel := context.WithTimeout(ctx, busy*l.Time)
 	defer cancel()
-	cmd := exec.CommandContext(limited, path, "-in", "-smt2", fmt.Sprintf("-T:%d", seconds), fmt.Sprintf("-memory:%d", l.Memory))
+	cmd := exec.CommandContext(limited, path, "-in", "-smt2", fmt.Sprintf("-memory:%d", l.Memory))
 	cmd.Stdin = in
-	out, err := cmd.Output()
+	out, err := output(cmd, l.Time)
 	if cmd.ProcessState != nil {
 		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
@@ -105,7 +129,7 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 	switch {
 	case ctx.Err() != nil:
 		return "", used, ctx.Err()
-	case limited.Err() != nil:
+	case limited.Err() != nil || cmd.ProcessState != nil && !cmd.ProcessState.Exited():
 		return "timeout", used, nil
 	case err != nil && !errors.As(err, &exit): // it ends with 1 after (get-value) of an unsatisfiable formula
 		return "", used, fmt.Errorf("z3: %w", err)
@@ -115,6 +139,23 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 		return "unknown", used, nil
 	}
 	return string(out), used, nil
+}
+
+// output runs a command, which may use a CPU for a time.
+func output(cmd *exec.Cmd, most time.Duration) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	seconds := uint64(max(1, most.Seconds()+0.5))
+	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, fmt.Errorf("limiting its time: %w", err)
+	}
+	err := cmd.Wait()
+	return out.Bytes(), err
 }
 
 // printer writes a formula as SMT-LIB.
