@@ -39,7 +39,10 @@ func (m *machine) read(at int, s *state, from value, offset int64, size int) (v 
 	fixed, ok := place.IsConst()
 	switch from.of.kind {
 	case inContext:
-		if !ok || size != 4 {
+		if member, translated := m.world.members[int64(fixed)]; ok && translated && size == 8 {
+			return m.readContext(member)
+		}
+		if !ok || size != 4 || m.world.members != nil {
 			break
 		}
 		return m.readContext(int64(fixed))

@@ -25,7 +25,9 @@ type Subject struct {
 }
 
 // NewSubject joins a compiled program, and proves its tables of addresses.
-func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) {
+func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) { return newSubject(p, x, x.Fill) }
+
+func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) error) (*Subject, error) {
 	spec, err := x.Spec()
 	if err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) {
 	for name, shape := range x.Shapes {
 		memory[name] = make([]byte, shape.Size())
 	}
-	if err := x.Fill(memory); err != nil {
+	if err := fill(memory); err != nil {
 		return nil, err
 	}
 	t := &tables{memory, x.Constants}
@@ -79,15 +81,16 @@ var frozen = []string{image.Listed, image.Reflectors, image.Filter4, image.Filte
 
 // Result is what the proof of a part has found: of a kind of frames, or of all others.
 type Result struct {
-	Kind    string        `json:"kind"`
-	Answer  smt.Answer    `json:"answer"`
-	Why     string        `json:"why,omitempty"`   // no answer was found, or what differs
-	Frame   []byte        `json:"frame,omitempty"` // that tells code and program apart
-	State   []string      `json:"state,omitempty"` // what else is so where they are told apart
-	Time    time.Duration `json:"time"`
-	CPU     time.Duration `json:"cpu"`     // of z3
-	Decided bool          `json:"decided"` // whether any frame of the kind is decided here
-	Terms   int           `json:"terms"`   // of the formula
+	Kind     string        `json:"kind"`
+	Answer   smt.Answer    `json:"answer"`
+	Why      string        `json:"why,omitempty"`   // no answer was found, or what differs
+	Frame    []byte        `json:"frame,omitempty"` // that tells code and program apart
+	State    []string      `json:"state,omitempty"` // what else is so where they are told apart
+	Time     time.Duration `json:"time"`
+	CPU      time.Duration `json:"cpu"`                // of z3
+	Replayed string        `json:"replayed,omitempty"` // what the kernel and Eval say of the frame
+	Decided  bool          `json:"decided"`            // whether any frame of the kind is decided here
+	Terms    int           `json:"terms"`              // of the formula
 }
 
 // Kind proves that what the entry decides of a kind of frames is what the program means.

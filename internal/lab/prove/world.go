@@ -20,7 +20,8 @@ type world struct {
 	tables  *tables
 	marksAt int // where the marks of dynamic sets are in their memory
 	decoded *decoded
-	assumed []*smt.Term // what the tables' proof, and the owners of the maps, promise
+	members map[int64]int64 // of struct xdp_buff, those of struct xdp_md, for code that the kernel has translated
+	assumed []*smt.Term     // what the tables' proof, and the owners of the maps, promise
 }
 
 // otherFamily is whether an argument is not the family of the packet.
