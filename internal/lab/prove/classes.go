@@ -202,6 +202,11 @@ func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 		inBlocks := filtered && t.inFilter4(a)
 		single := false
 		switch {
+		case filtered && !inBlocks && t.set("filter4_hosts"): // nothing in the whole block of the bitmap
+			end = min(at|(1<<t.number("filter4_shift")-1), v.last.lo)
+			if err := see(a, t.class4(a)); err != nil {
+				return err
+			}
 		case inBlocks && t.line(a) != nil:
 			single = true
 		case inBlocks && t.background(a) != 0:

@@ -60,6 +60,13 @@ func decode(c *smt.Context, f *frame, k kind) *decoded {
 	default:
 		d.icmp()
 	}
+	for check := range d.failed { // of a packet without a readable header nothing else is read
+		switch packet.Check(check) {
+		case packet.Truncated, packet.IPHeader, packet.SourceMAC:
+		default:
+			d.failed[check] = c.And(d.failed[check], c.Not(d.malformed))
+		}
+	}
 	return d
 }
 
