@@ -126,10 +126,11 @@ type query struct {
 	meaning *meaning
 	differ  *smt.Term
 	decided *smt.Term
-	parts   []part1
+	parts   []difference
 }
 
-type part1 struct {
+// difference are the frames for which a condition that must not hold does.
+type difference struct {
 	cond *smt.Term
 	why  string
 }
@@ -174,7 +175,7 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 
 func (q *query) part(cond *smt.Term, why string) {
 	if !cond.IsFalse() {
-		q.parts = append(q.parts, part1{cond, why})
+		q.parts = append(q.parts, difference{cond, why})
 	}
 }
 

@@ -94,7 +94,8 @@ func (w *world) isReply(m *meaning) *smt.Term {
 // replyIndex is reply_index() of bpf/replyflow.h for a packet that arrives: the other side is the source.
 func (w *world) replyIndex(c *smt.Context) *smt.Term {
 	d := w.decoded
-	other, own := d.frame.load(d.payload-2*len(d.source), 4), d.frame.load(d.payload-4, 8)
+	own := d.frame.load(d.payload-4, 8)
+	var other *smt.Term
 	if d.kind.v6 {
 		other = d.frame.load(d.kind.ip()+16, 8)
 	} else {

@@ -249,8 +249,6 @@ const (
 // wide is a number of 128 bits.
 type wide struct{ hi, lo uint64 }
 
-func (a wide) less(b wide) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
-
 // masked is masked().
 func (a wide) masked(length int) wide {
 	high := func(n int) uint64 {

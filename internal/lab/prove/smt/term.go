@@ -136,8 +136,10 @@ func (c *Context) Bool(v bool) *Term {
 	return c.make(OpConst, 0, 0, "")
 }
 
-// True and False are the constant formulas.
-func (c *Context) True() *Term  { return c.Bool(true) }
+// True is the formula that always holds.
+func (c *Context) True() *Term { return c.Bool(true) }
+
+// False is the formula that never holds.
 func (c *Context) False() *Term { return c.Bool(false) }
 
 // Var is a variable, which the name identifies. A width of 0 makes a formula.
@@ -157,8 +159,10 @@ func (c *Context) Apply(name string, width uint8, args ...*Term) *Term {
 // IsConst reports whether a term is a number, and which. For formulas it is 0 or 1.
 func (t *Term) IsConst() (value uint64, ok bool) { return t.Value, t.Op == OpConst }
 
-// IsTrue and IsFalse report whether a formula is constant.
-func (t *Term) IsTrue() bool  { return t.Op == OpConst && t.Value == 1 }
+// IsTrue reports whether a formula is the constant that holds.
+func (t *Term) IsTrue() bool { return t.Op == OpConst && t.Value == 1 }
+
+// IsFalse reports whether a formula is the constant that does not hold.
 func (t *Term) IsFalse() bool { return t.Op == OpConst && t.Value == 0 }
 
 // Not is the negation.
@@ -355,10 +359,16 @@ func (c *Context) apply(op Op, a, b *Term) *Term {
 	return c.binary(op, a, b)
 }
 
-// ULT, ULE, SLT and SLE compare numbers without and with sign.
+// ULT is whether a number is less than another, both without sign.
 func (c *Context) ULT(a, b *Term) *Term { return c.compare(OpULT, a, b) }
+
+// ULE is whether it is less or equal.
 func (c *Context) ULE(a, b *Term) *Term { return c.compare(OpULE, a, b) }
+
+// SLT is whether a number is less than another, both with sign.
 func (c *Context) SLT(a, b *Term) *Term { return c.compare(OpSLT, a, b) }
+
+// SLE is whether it is less or equal.
 func (c *Context) SLE(a, b *Term) *Term { return c.compare(OpSLE, a, b) }
 
 func signed(t *Term) int64 {

@@ -1,15 +1,31 @@
 package smt
 
-// Operations on numbers, modulo their width. A shift by the width or more gives 0, or the sign.
-func (c *Context) Add(a, b *Term) *Term    { return c.binary(OpAdd, a, b) }
-func (c *Context) Sub(a, b *Term) *Term    { return c.binary(OpSub, a, b) }
-func (c *Context) Mul(a, b *Term) *Term    { return c.binary(OpMul, a, b) }
+// Add is a sum, modulo the width as all of these.
+func (c *Context) Add(a, b *Term) *Term { return c.binary(OpAdd, a, b) }
+
+// Sub is a difference.
+func (c *Context) Sub(a, b *Term) *Term { return c.binary(OpSub, a, b) }
+
+// Mul is a product.
+func (c *Context) Mul(a, b *Term) *Term { return c.binary(OpMul, a, b) }
+
+// BitAnd has the bits that both have.
 func (c *Context) BitAnd(a, b *Term) *Term { return c.binary(OpBitAnd, a, b) }
-func (c *Context) BitOr(a, b *Term) *Term  { return c.binary(OpBitOr, a, b) }
+
+// BitOr has the bits that either has.
+func (c *Context) BitOr(a, b *Term) *Term { return c.binary(OpBitOr, a, b) }
+
+// BitXor has the bits that one has.
 func (c *Context) BitXor(a, b *Term) *Term { return c.binary(OpBitXor, a, b) }
-func (c *Context) Shl(a, b *Term) *Term    { return c.binary(OpShl, a, b) }
-func (c *Context) Lshr(a, b *Term) *Term   { return c.binary(OpLshr, a, b) }
-func (c *Context) Ashr(a, b *Term) *Term   { return c.binary(OpAshr, a, b) }
+
+// Shl shifts to the left. By the width or more it gives 0.
+func (c *Context) Shl(a, b *Term) *Term { return c.binary(OpShl, a, b) }
+
+// Lshr shifts to the right. By the width or more it gives 0.
+func (c *Context) Lshr(a, b *Term) *Term { return c.binary(OpLshr, a, b) }
+
+// Ashr shifts to the right, and keeps the sign.
+func (c *Context) Ashr(a, b *Term) *Term { return c.binary(OpAshr, a, b) }
 
 // operate is the result for numbers of a width.
 func operate(op Op, width uint8, a, b uint64) uint64 {
