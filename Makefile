@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard readme-bench generate format lint install dist packages release repository rebuild test-release clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 prove bench bench-guard readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,11 @@ soak: ## Load the daemon in every way at once and watch its memory; SOAK=10m is 
 
 bench-guard: build ## Check that no kind of packet executes more instructions than .ci/instructions.json allows
 	$(SUDO) ./floodwall-lab bench guard .ci/instructions.json
+
+prove: ## Prove that the entries of all example policies, of 500 random ones and of the guides decide as their policies say; PROVE=50 is fewer
+	@scripts/setup build prove
+	FLOODWALL_PROVE=$(or $(PROVE),500) FLOODWALL_MUTANTS=$(or $(MUTANTS),420) \
+		$(GO) test -vet=off -count=1 -timeout 12h -v -run 'TestPolicies|TestDocuments|TestRandomPolicies|TestLarge|TestMutants' ./internal/lab/prove
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
 	$(GO) run ./tools/docs readme $(FROM)

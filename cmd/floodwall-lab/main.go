@@ -1,4 +1,4 @@
-// Floodwall-lab measures and shows what Floodwall does: benchmarks, a demonstration, and a load of requests.
+// Floodwall-lab measures, shows and proves what Floodwall does: benchmarks, a demonstration, a load of requests, and proofs.
 package main
 
 import (
@@ -26,5 +26,5 @@ func newRoot(global *cli.Env) *cobra.Command {
 		Short:   "measure and show what Floodwall does",
 		Long:    "Floodwall-lab measures what filtering costs, and shows a server under a flood, in network namespaces of its own.",
 		Example: "  floodwall-lab demo\n  floodwall-lab bench all",
-	}, benchCommand(e), demoCommand(e), loadCommand(e), cli.ManCommand(), cli.VersionCommand(global))
+	}, benchCommand(e), demoCommand(e), loadCommand(e), proveCommand(e), cli.ManCommand(), cli.VersionCommand(global))
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab/prove"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/internal/text/wording"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// proveFlags are the flags of prove.
+type proveFlags struct {
+	loaded  bool
+	limit   time.Duration
+	mutants int
+}
+
+func proveCommand(e *env) *cobra.Command {
+	var f proveFlags
+	c := &cobra.Command{
+		Use:   "prove POLICY",
+		Short: "prove that the generated code decides as the policy says, for every frame",
+		Long: "Prove asks z3 whether there is a frame that the generated entry of the XDP program decides otherwise than the policy says. It proves each\n" +
+			"kind of usual frames, that no other frame is decided by the entry, and the tables of addresses. It prints a frame where there is one.",
+		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --mutants 100",
+		Args:    cli.Exactly(1, "POLICY, a file"),
+		RunE:    func(c *cobra.Command, args []string) error { return e.prove(c, args[0], &f) },
+	}
+	c.Flags().BoolVar(&f.loaded, "loaded", false, "load the program, and prove the instructions and the tables that the kernel hands out (as root)")
+	c.Flags().DurationVar(&f.limit, "limit", time.Minute, "`time` of a CPU that z3 may take for each part")
+	c.Flags().IntVar(&f.mutants, "mutants", 0, "make so many `mistakes` in the code and the tables instead, and say how many are found")
+	e.JSONFlag(c)
+	return c
+}
+
+func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
+	if f.limit < time.Second || f.limit > time.Hour {
+		return cli.Usagef(c, "a minute is enough for 200 rules", "flag --limit: must be 1s to 1h, got %v", f.limit)
+	}
+	if f.mutants < 0 || f.mutants > 0 && f.loaded {
+		return cli.Usagef(c, "write a number, and not --loaded", "flag --mutants: must be positive and without --loaded, got %d", f.mutants)
+	}
+	text, err := policy.Source(file)
+	if err != nil {
+		return err
+	}
+	p, err := policy.Parse(file, text)
+	if err != nil {
+		return err
+	}
+	compiled, err := control.Compile(p, feed.InState(e.StateOrDefault()))
+	if err != nil {
+		return err
+	}
+	pl, err := compiled.Plan(plan.TargetXDP)
+	if err != nil {
+		return err
+	}
+	if f.loaded && !cli.Privileged() {
+		return &cli.PrivilegeError{CommandLine: e.CommandLine}
+	}
+	program, _ := pl.Only()
+	subject, err := prove.Compile(program, f.loaded)
+	if err != nil {
+		return err
+	}
+	l := smt.Limits{Time: f.limit}
+	if f.mutants > 0 {
+		return e.mutants(c, subject, l, f.mutants)
+	}
+	r, err := subject.Prove(c.Context(), l, nil)
+	if err != nil {
+		return err
+	}
+	r.Policy = file
+	if f.loaded {
+		r.Replay(program)
+	}
+	if e.JSON {
+		err = e.PrintJSON(r)
+	} else {
+		e.printProof(r)
+	}
+	if err == nil && !r.Proved() {
+		return cli.ErrFailed
+	}
+	return err
+}
+
+// printProof prints what was found, a line for each part.
+func (e *env) printProof(r *prove.Report) {
+	t := wording.NewTable("FRAMES", "DECIDED HERE", "ANSWER", ">CPU", "")
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		decided := "no"
+		if p.Decided {
+			decided = "yes"
+		}
+		t.Row(p.Kind, decided, p.Answer.String(), (p.CPU).Round(time.Millisecond).String(), p.Why)
+	}
+	e.Table(t)
+	for i := range r.Parts {
+		if p := &r.Parts[i]; p.Frame != nil {
+			e.printFrame(r.Policy, p)
+		}
+	}
+	e.Println("tables: %d classes of addresses, %d ranges looked up, each as its sets say", r.Classes, r.LookedUp)
+	for _, left := range r.LeftOut {
+		e.Println("not proved: %s", left)
+	}
+	if r.Proved() {
+		e.Println("proved: every frame that the entry decides gets the verdict and the reason of the policy (%d rules, %s)", r.Rules, (r.Time).Round(time.Millisecond).String())
+		return
+	}
+	e.Println("not proved: %d of %d parts; %d with a counterexample, %d given up", len(r.Parts)-r.Count(smt.Unsatisfiable), len(r.Parts),
+		r.Count(smt.Satisfiable), r.Count(smt.Unknown))
+}
+
+// printFrame prints a frame that code and policy decide otherwise, as explain takes it.
+func (e *env) printFrame(file string, p *prove.Result) {
+	shown := bytes.TrimRight(p.Frame, "\x00")
+	e.Println("frame    %s and %d bytes of zeros", hex.EncodeToString(shown), len(p.Frame)-len(shown))
+	if text, ok := prove.Notation(p.Frame); ok {
+		e.Println("ask      floodwall explain %s '%s'", file, text)
+	}
+	if len(p.State) > 0 {
+		e.Println("where    %v", p.State)
+	}
+	if p.Replayed != "" {
+		e.Println("replayed %s", p.Replayed)
+	}
+}
+
+// mutants prints what became of mistakes that were made on purpose.
+func (e *env) mutants(c *cobra.Command, s *prove.Subject, l smt.Limits, n int) error {
+	counts, gaveUp, err := s.Mutants(c.Context(), l, n, rand.New(rand.NewPCG(1, 1)))
+	if err != nil {
+		return err
+	}
+	if e.JSON {
+		return e.PrintJSON(counts)
+	}
+	t := wording.NewTable("MISTAKE", ">MADE", ">FOUND", ">HARMLESS", ">GIVEN UP")
+	var classes []string
+	for class := range counts {
+		classes = append(classes, class)
+	}
+	slices.Sort(classes)
+	for _, class := range classes {
+		m := counts[class]
+		t.Row(class, fmt.Sprint(m.Made), fmt.Sprint(m.Caught), fmt.Sprint(m.Equivalent), fmt.Sprint(m.GaveUp))
+	}
+	e.Table(t)
+	for _, text := range gaveUp {
+		e.Println("given up: %s", text)
+	}
+	if len(gaveUp) > 0 {
+		return cli.ErrFailed
+	}
+	return nil
+}

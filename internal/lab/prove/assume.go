@@ -1,0 +1,164 @@
+package prove
+
+import (
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// promises are what holds of memory that the code reads: of tables by the proof of the tables, and of memory that changes while the program
+// runs by those who write it.
+func (w *world) promises(c *smt.Context) *smt.Term {
+	w.assumed = nil
+	if w.decoded.kind.v6 {
+		w.filter6(c)
+	} else {
+		w.filter4(c)
+	}
+	w.dynamicMarks(c)
+	w.reflectors(c)
+	if w.decoded.kind.proto == protoUDP {
+		w.floods(c)
+	}
+	return c.And(w.assumed...)
+}
+
+// array reads the value of a map, as the machine does.
+func (w *world) array(c *smt.Context, name string, at *smt.Term, size int) *smt.Term {
+	return (&machine{Context: c, world: w}).readArray(name, at, size)
+}
+
+// bitOf is a bit of a bitmap of 64-bit words.
+func (w *world) bitOf(c *smt.Context, bitmap string, bit *smt.Term, mask uint64) *smt.Term {
+	at := c.Shl(c.BitAnd(c.Lshr(bit, c.Const(64, 6)), c.Const(64, mask)), c.Const(64, 3))
+	word := w.array(c, bitmap, at, 8)
+	return c.Eq(c.Extract(c.Lshr(word, c.BitAnd(bit, c.Const(64, 63))), 0, 1), c.Const(1, 1))
+}
+
+// unlisted is whether the source has class 0.
+func (w *world) unlisted(c *smt.Context) *smt.Term { return c.Eq(w.class(c), c.Const(64, 0)) }
+
+func (w *world) filter4(c *smt.Context) {
+	if len(w.classes.of(false)) < 2 {
+		return
+	}
+	d := w.decoded
+	first := c.False() // no address beginning so has a class
+	for b := 0; b < 256; b++ {
+		end := b
+		for end < 256 && !w.classes.first4[end] {
+			end++
+		}
+		if end > b {
+			in := c.And(c.ULE(c.Const(8, uint64(b)), d.source[0]), c.ULE(d.source[0], c.Const(8, uint64(end-1))))
+			first = c.Or(first, in)
+			b = end
+		}
+	}
+	w.assume(c.Implies(first, w.unlisted(c)))
+	a := c.ZExt(d.joined(d.source), 64)
+	t := w.tables
+	in := c.False()
+	if mask := t.number("filter4_mask"); mask != 0 {
+		in = w.bitOf(c, image.Filter4, c.Lshr(a, c.Const(64, uint64(t.number("filter4_shift")))), uint64(mask))
+		if t.set("filter4_hosts") {
+			w.assume(c.Implies(c.Not(in), w.unlisted(c)))
+		}
+	}
+	if filter := t.number("hosts4_filter"); filter != 0 {
+		n := w.hostNumber(c)
+		at := c.Lshr(c.Mul(c.ZExt(n, 64), c.Const(64, uint64(filter))), c.Const(64, 32))
+		word := w.array(c, image.HostFilter4, c.Shl(at, c.Const(64, 3)), 8)
+		bits := c.Mul(n, c.Const(32, 0x9e3779b1))
+		one := c.Lshr(word, c.ZExt(c.Extract(bits, 26, 6), 64))
+		two := c.Lshr(word, c.ZExt(c.Extract(bits, 20, 6), 64))
+		may := c.And(c.Eq(c.Extract(one, 0, 1), c.Const(1, 1)), c.Eq(c.Extract(two, 0, 1), c.Const(1, 1)))
+		w.assume(c.Implies(c.And(c.Not(in), c.Not(may)), w.unlisted(c)))
+	}
+}
+
+func (w *world) filter6(c *smt.Context) {
+	if len(w.classes.of(true)) < 2 {
+		return
+	}
+	bit := c.Lshr(c.Mul(c.ZExt(w.decoded.joined(w.decoded.source[:4]), 64), c.Const(64, 0x9e3779b97f4a7c15)), c.Const(64, 44))
+	w.assume(c.Implies(c.Not(w.bitOf(c, image.Filter6, bit, 1<<14-1)), w.unlisted(c)))
+}
+
+// dynamicMarks are what the owners of dynamic sets promise (internal/model/addrs/marks.go, own.go): an address without a mark is in no set, and
+// the addresses that are shown as the host's own are in the set of these.
+func (w *world) dynamicMarks(c *smt.Context) {
+	d := w.decoded
+	local, hasLocal := w.local()
+	for _, a := range [][]*smt.Term{d.source, d.dest} {
+		hi, lo := d.halves(a)
+		last := c.Concat(a[len(a)-1], a[len(a)-2]) // as a little-endian machine loads it
+		at := c.Add(c.Lshr(c.ZExt(last, 64), c.Const(64, addrs.MarkShift)), c.Const(64, uint64(w.marksAt)))
+		marks := w.array(c, image.DynamicInfo, at, 1)
+		for _, number := range w.dynamic {
+			member := c.Apply("member", 0, c.Const(32, uint64(number)), hi, lo)
+			w.assume(c.Implies(member, c.Eq(c.Extract(marks, uint8(number), 1), c.Const(1, 1))))
+		}
+		if !hasLocal {
+			continue
+		}
+		shown := c.False()
+		if d.kind.v6 {
+			for i := range addrs.OwnIPv6 {
+				from := uint64(image.OwnOffset + addrs.OwnIPv6From + 16*i)
+				one := c.Eq(w.array(c, image.DynamicInfo, c.Const(64, from), 8), c.Swap(hi))
+				two := c.Eq(w.array(c, image.DynamicInfo, c.Const(64, from+8), 8), c.Swap(lo))
+				shown = c.Or(shown, c.And(one, two, c.Not(c.Eq(hi, c.Const(64, 0)))))
+			}
+		} else {
+			addr := c.Swap(d.joined(a))
+			for i := range addrs.OwnIPv4 {
+				own := w.array(c, image.DynamicInfo, c.Const(64, uint64(image.OwnOffset+4*i)), 4)
+				shown = c.Or(shown, c.And(c.Eq(own, addr), c.Not(c.Eq(addr, c.Const(32, 0)))))
+			}
+		}
+		w.assume(c.Implies(shown, c.Apply("member", 0, c.Const(32, uint64(local)), hi, lo)))
+	}
+}
+
+// local is the number of the set of the host's own addresses.
+func (w *world) local() (number int, ok bool) {
+	for set, number := range w.dynamic {
+		if w.program.Sets[set].Dynamic.Local {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
+// inBlocks is whether the bitmap of blocks has the source: then its class is not asked of the hash of hosts.
+func (w *world) inBlocks(c *smt.Context) *smt.Term {
+	mask := w.tables.number("filter4_mask")
+	if mask == 0 {
+		return c.False()
+	}
+	a := c.ZExt(w.decoded.joined(w.decoded.source), 64)
+	return w.bitOf(c, image.Filter4, c.Lshr(a, c.Const(64, uint64(w.tables.number("filter4_shift")))), uint64(mask))
+}
+
+// reflectors is that the table of reflectors has all their ports, and port 0.
+func (w *world) reflectors(c *smt.Context) {
+	content := w.content[image.Reflectors]
+	if w.decoded.kind.proto != protoUDP || content == nil {
+		return
+	}
+	const factor, shift = 0x9e3779b9, 20
+	port := w.decoded.frame.load(w.decoded.payload, 2)
+	listed := c.False()
+	for _, p := range append([]uint16{0}, packet.ReflectorPorts...) {
+		p = p>>8 | p<<8
+		at := uint32(p) * factor >> shift
+		if int(at) >= len(content) || content[at] == 0 {
+			return // nothing is promised
+		}
+		listed = c.Or(listed, c.Eq(port, c.Const(16, uint64(p))))
+	}
+	at := c.ZExt(c.Lshr(c.Mul(c.ZExt(port, 32), c.Const(32, factor)), c.Const(32, shift)), 64)
+	w.assume(c.Implies(listed, c.Not(c.Eq(w.array(c, image.Reflectors, at, 1), c.Const(8, 0)))))
+}

@@ -1,0 +1,340 @@
+package prove
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// classes are what the tables of addresses say, proved for every address: which classes there are, and in which sets the addresses of each are.
+type classes struct {
+	asked  [][]int        // lists of static sets that rules ask for
+	number map[string]int // of such a list
+	vector map[uint16]int // of each class, which lists hold for its addresses: an index in vectors
+	family [2]map[uint16]bool
+	first4 [256]bool // first bytes of IPv4 addresses that have a class other than 0
+
+	vectors []string       // a byte for each list, 1 if it holds
+	known   map[string]int // of each text its index
+
+	hosts struct{ Key, Factor, Wide, Narrow, Filter uint32 }
+
+	addresses int // that were looked up
+}
+
+// errTable is a mistake in the tables, which an address shows.
+type errTable struct {
+	addr  netip.Addr
+	class uint16
+	want  string
+}
+
+func (e *errTable) Error() string {
+	return fmt.Sprintf("the tables say class %d of the address %s, whose sets are others than those of other addresses of that class (%s)", e.class, e.addr, e.want)
+}
+
+func key(sets []int) string { return fmt.Sprint(sets) }
+
+// proveTables reads the class of all addresses, and compares it with what the sets of a program say. Between two boundaries of sets, of lines and of
+// prefixes the tables have no place where they could change, so one address stands for all between them.
+func proveTables(p *ir.Program, t *tables) (*classes, error) {
+	c := &classes{number: map[string]int{}, vector: map[uint16]int{}, known: map[string]int{}}
+	c.family[0], c.family[1] = map[uint16]bool{0: true}, map[uint16]bool{0: true}
+	used := map[int][]int{} // by a set, the lists that have it
+	for i := range p.Rules {
+		for _, a := range slices.Concat(p.Rules[i].Src, p.Rules[i].Dst) {
+			var static []int
+			for _, s := range a.Sets {
+				if p.Sets[s].Dynamic == nil {
+					static = append(static, s)
+				}
+			}
+			if _, ok := c.number[key(static)]; ok || len(static) == 0 || p.Rules[i].Kind == ir.RuleKindEssential {
+				continue
+			}
+			n := len(c.asked)
+			c.number[key(static)] = n
+			c.asked = append(c.asked, static)
+			for _, s := range static {
+				used[s] = append(used[s], n)
+			}
+		}
+	}
+	c.hosts.Key, c.hosts.Factor, c.hosts.Filter = t.number("hosts4_key"), t.number("hosts4_factor"), t.number("hosts4_filter")
+	c.hosts.Wide, c.hosts.Narrow = t.number("hosts4_wide"), t.number("hosts4_narrow")
+	return c, errors.Join(c.prove4(p, t, used), c.prove6(p, t, used))
+}
+
+// vectorOf is the index of which lists hold where some sets have an address.
+func (c *classes) vectorOf(used map[int][]int, sets map[int]int) int {
+	text := make([]byte, len(c.asked))
+	for s, n := range sets {
+		if n > 0 {
+			for _, list := range used[s] {
+				text[list] = 1
+			}
+		}
+	}
+	if i, ok := c.known[string(text)]; ok {
+		return i
+	}
+	c.known[string(text)] = len(c.vectors)
+	c.vectors = append(c.vectors, string(text))
+	return len(c.vectors) - 1
+}
+
+// see notes the class of an address, and reports whether it fits the sets.
+func (c *classes) see(v6 bool, class uint16, vector int) bool {
+	c.addresses++
+	if seen, ok := c.vector[class]; ok && seen != vector {
+		return false
+	}
+	c.vector[class] = vector
+	c.family[flag(v6)][class] = true
+	return true
+}
+
+// edge is where a set begins or has ended.
+type edge struct {
+	at    wide
+	set   int
+	enter int // 1, or -1
+}
+
+// interval is a range of addresses that are in the same sets.
+type interval struct {
+	first, last wide
+	vector      int
+}
+
+// sweep calls do with all ranges of a family, in order.
+func (c *classes) sweep(edges []edge, used map[int][]int, end wide, do func(interval) error) error {
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at.hi, b.at.hi), cmp.Compare(a.at.lo, b.at.lo)) })
+	in := map[int]int{}
+	at := wide{}
+	for i := 0; ; {
+		for i < len(edges) && edges[i].at == at {
+			if in[edges[i].set] += edges[i].enter; in[edges[i].set] == 0 {
+				delete(in, edges[i].set)
+			}
+			i++
+		}
+		last := end
+		if i < len(edges) {
+			last = edges[i].at.before()
+		}
+		if err := do(interval{at, last, c.vectorOf(used, in)}); err != nil {
+			return err
+		}
+		if last == end {
+			return nil
+		}
+		at = edges[i].at
+	}
+}
+
+func (a wide) before() wide {
+	if a.lo == 0 {
+		return wide{a.hi - 1, ^uint64(0)}
+	}
+	return wide{a.hi, a.lo - 1}
+}
+
+func (a wide) after() wide {
+	if a.lo == ^uint64(0) {
+		return wide{a.hi + 1, 0}
+	}
+	return wide{a.hi, a.lo + 1}
+}
+
+func addr4(a uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)})
+}
+
+func (c *classes) prove4(p *ir.Program, t *tables, used map[int][]int) error {
+	var edges []edge
+	for s := range used {
+		if p.Sets[s].Static == nil {
+			continue
+		}
+		for _, r := range p.Sets[s].Static.V4() {
+			edges = append(edges, edge{wide{0, uint64(r.First)}, s, 1}, edge{wide{0, uint64(r.Last) + 1}, s, -1})
+		}
+	}
+	edges = slices.DeleteFunc(edges, func(e edge) bool { return e.at.lo > 1<<32-1 })
+	var hosts []uint32
+	var astray error
+	t.everyHost(func(a uint32, class uint16) {
+		hosts = append(hosts, a)
+		if class != 0 && class != t.class4(a) && astray == nil { // the entry looks here first
+			astray = &errTable{addr4(a), class, "in the hash of hosts"}
+		}
+	})
+	if astray != nil {
+		return astray
+	}
+	slices.Sort(hosts)
+	hosts = slices.Compact(hosts)
+	return c.sweep(edges, used, wide{0, 1<<32 - 1}, func(v interval) error { return c.range4(t, v, &hosts) })
+}
+
+// range4 looks up the addresses of a range by blocks of /24, which have a line, or a background, or are looked up in the hash of hosts.
+func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
+	see := func(a uint32, class uint16) error {
+		if class != 0 {
+			c.first4[a>>24] = true
+		}
+		if !c.see(false, class, v.vector) {
+			return &errTable{addr4(a), class, c.vectors[v.vector]}
+		}
+		return nil
+	}
+	filtered := t.number("filter4_mask") != 0
+	for at := v.first.lo; at <= v.last.lo; {
+		end := min(at|0xff, v.last.lo)
+		a := uint32(at)
+		inBlocks := filtered && t.inFilter4(a)
+		single := false
+		switch {
+		case filtered && !inBlocks && t.set("filter4_hosts"): // nothing in the whole block of the bitmap
+			end = min(at|(1<<t.number("filter4_shift")-1), v.last.lo)
+			if err := see(a, t.class4(a)); err != nil {
+				return err
+			}
+		case inBlocks && t.line(a) != nil:
+			single = true
+		case inBlocks && t.background(a) != 0:
+			if err := see(a, t.background(a)); err != nil {
+				return err
+			}
+		default: // hosts: those of the hash, and one that is not there
+			for len(*hosts) > 0 && uint64((*hosts)[0]) < at {
+				*hosts = (*hosts)[1:]
+			}
+			next := uint64(1) << 32
+			if len(*hosts) > 0 {
+				next = uint64((*hosts)[0])
+			}
+			if next <= end {
+				single = true
+				break
+			}
+			if err := see(a, t.class4(a)); err != nil {
+				return err
+			}
+			if !filtered && t.number("hosts4_wide") == 0 && t.number("hosts4_narrow") == 0 {
+				end = v.last.lo // there is no table at all
+			}
+		}
+		for ; single && at <= end; at++ {
+			if err := see(uint32(at), t.class4(uint32(at))); err != nil {
+				return err
+			}
+		}
+		at = end + 1
+	}
+	return nil
+}
+
+func (c *classes) prove6(p *ir.Program, t *tables, used map[int][]int) error {
+	var edges []edge
+	add := func(first wide, length, set int) {
+		last := first
+		if length < 64 {
+			last.hi |= ^uint64(0) >> length
+		}
+		if length < 128 {
+			last.lo |= ^uint64(0) >> max(0, length-64)
+		}
+		edges = append(edges, edge{first, set, 1})
+		if last != (wide{^uint64(0), ^uint64(0)}) {
+			edges = append(edges, edge{last.after(), set, -1})
+		}
+	}
+	for s := range used {
+		if p.Sets[s].Static == nil {
+			continue
+		}
+		for prefix := range p.Sets[s].Static.Prefixes() {
+			if a := prefix.Addr(); a.Is6() {
+				bytes := a.As16()
+				add(wide{binary.BigEndian.Uint64(bytes[:8]), binary.BigEndian.Uint64(bytes[8:])}, prefix.Bits(), s)
+			}
+		}
+	}
+	const none = -1 // the boundaries of prefixes in the table are no set's
+	var unfiltered error
+	t.everyPrefix(func(first wide, length int, class uint16) {
+		add(first, length, none)
+		if class != 0 && unfiltered == nil {
+			unfiltered = c.filtered6(t, first, length)
+		}
+	})
+	end := wide{^uint64(0), ^uint64(0)}
+	look := func(v interval) error {
+		for _, a := range []wide{v.first, v.last} {
+			class := uint16(0)
+			if len(t.memory[image.Buckets6]) > 0 {
+				class = t.class6(a)
+			}
+			if !c.see(true, class, v.vector) {
+				var b [16]byte
+				binary.BigEndian.PutUint64(b[:8], a.hi)
+				binary.BigEndian.PutUint64(b[8:], a.lo)
+				return &errTable{netip.AddrFrom16(b), class, c.vectors[v.vector]}
+			}
+		}
+		return nil
+	}
+	return errors.Join(unfiltered, c.sweep(edges, used, end, look))
+}
+
+// filtered6 is the error of a prefix in the table that the filter in front of it does not have.
+func (c *classes) filtered6(t *tables, first wide, length int) error {
+	upper := uint32(first.hi >> 32)
+	if length == 0 {
+		for i := 0; i+8 <= len(t.memory[image.Filter6]); i += 8 {
+			if native.Uint64(t.memory[image.Filter6][i:]) != ^uint64(0) {
+				return errors.New("the filter of the IPv6 table has not all bits, as ::/0 needs them")
+			}
+		}
+		return nil
+	}
+	if length < 20 {
+		return c.filtered6(t, first, 0)
+	}
+	for i := range uint32(1) << max(0, 32-length) {
+		if !t.inFilter6(upper + i) {
+			return fmt.Errorf("the filter of the IPv6 table lacks the prefix %016x/%d", first.hi, length)
+		}
+	}
+	return nil
+}
+
+// of are the classes that addresses of a family have, ascending.
+func (c *classes) of(v6 bool) (list []uint16) {
+	for class := range c.family[flag(v6)] {
+		list = append(list, class)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// holds is for each class whether any of some sets has its addresses; nil if the classes do not tell.
+func (c *classes) holds(_ bool, sets []int) map[uint16]bool {
+	n, ok := c.number[key(sets)]
+	if !ok {
+		return nil
+	}
+	out := map[uint16]bool{}
+	for class, v := range c.vector {
+		out[class] = c.vectors[v][n] == 1
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package prove
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// code is a function without loops, whose jumps are resolved.
+type code struct {
+	insns  asm.Instructions
+	target []int // of jumps, the index of the instruction they lead to
+	order  []int // of the instructions that can be reached: each stands behind those that lead to it
+}
+
+// bodyOf is the body of a function in a joined program.
+func bodyOf(insns asm.Instructions, name string) (asm.Instructions, error) {
+	start, end := -1, len(insns)
+	for i := range insns {
+		switch fn := btf.FuncMetadata(&insns[i]); {
+		case fn != nil && fn.Name == name:
+			start = i
+		case start >= 0 && fn != nil:
+			end = min(end, i)
+		}
+	}
+	if start < 0 {
+		return nil, fmt.Errorf("the program has no function %s", name)
+	}
+	return insns[start:end], nil
+}
+
+// newCode resolves the jumps of a function.
+func newCode(insns asm.Instructions) (*code, error) {
+	c := &code{insns: insns, target: make([]int, len(insns))}
+	labels, slots, at := map[string]int{}, map[int]int{}, 0
+	places := make([]int, len(insns))
+	for i := range insns {
+		if s := insns[i].Symbol(); s != "" {
+			labels[s] = i
+		}
+		slots[at], places[i] = i, at
+		at++
+		if insns[i].OpCode.IsDWordLoad() {
+			at++ // it has two slots
+		}
+	}
+	for i := range insns {
+		in := &insns[i]
+		c.target[i] = -1
+		if !isJump(in) {
+			continue
+		}
+		to, ok := labels[in.Reference()]
+		if in.Reference() == "" {
+			to, ok = slots[places[i]+1+int(in.Offset)]
+		}
+		if !ok {
+			return nil, fmt.Errorf("instruction %d: it jumps to no instruction", i)
+		}
+		c.target[i] = to
+	}
+	return c, c.sort()
+}
+
+// isJump reports whether an instruction may go on elsewhere: no call and no exit.
+func isJump(in *asm.Instruction) bool {
+	op := in.OpCode.JumpOp()
+	return in.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
+}
+
+// next are the instructions that may follow one.
+func (c *code) next(i int) (list []int) {
+	in := &c.insns[i]
+	if in.OpCode.Class().IsJump() && in.OpCode.JumpOp() == asm.Exit {
+		return nil
+	}
+	if isJump(in) {
+		list = append(list, c.target[i])
+		if in.OpCode.JumpOp() == asm.Ja {
+			return list
+		}
+	}
+	return append(list, i+1)
+}
+
+// sort orders the instructions that can be reached. A loop is an error, and so is an end without an exit.
+func (c *code) sort() error {
+	const (
+		unseen = iota
+		open
+		done
+	)
+	mark := make([]byte, len(c.insns))
+	type visit struct{ at, next int }
+	stack := []visit{{}}
+	mark[0] = open
+	for len(stack) > 0 {
+		v := &stack[len(stack)-1]
+		following := c.next(v.at)
+		if v.next == len(following) {
+			mark[v.at] = done
+			c.order = append(c.order, v.at)
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		to := following[v.next]
+		v.next++
+		switch {
+		case to >= len(c.insns):
+			return fmt.Errorf("instruction %d: the function ends without an exit", v.at)
+		case mark[to] == open:
+			return fmt.Errorf("instruction %d: a loop", v.at)
+		case mark[to] == unseen:
+			mark[to] = open
+			stack = append(stack, visit{at: to})
+		}
+	}
+	for i, j := 0, len(c.order)-1; i < j; i, j = i+1, j-1 {
+		c.order[i], c.order[j] = c.order[j], c.order[i]
+	}
+	return nil
+}

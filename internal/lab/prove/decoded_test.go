@@ -1,0 +1,146 @@
+package prove
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/subject"
+)
+
+// kindOf is the kind of a frame; false for one of no usual kind.
+func kindOf(frame []byte) (kind, bool) {
+	c := smt.New()
+	m := modelOf(frame)
+	for _, k := range kinds() {
+		is := true
+		for at, t := range k.known(c) {
+			v, fixed := t.IsConst()
+			got := m.Vars[byteName(at)]
+			is = is && at < len(frame) && (fixed && got == v || !fixed && got>>4 == 6)
+		}
+		if is {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// modelOf has the bytes of a frame.
+func modelOf(frame []byte) *smt.Model {
+	m := &smt.Model{Vars: map[string]uint64{"length": uint64(len(frame))}}
+	for at, b := range frame {
+		m.Vars[byteName(at)] = uint64(b)
+	}
+	for _, ip := range []int{14, 18} {
+		if ip < len(frame) {
+			m.Vars[fmt.Sprintf("low%d", ip)] = uint64(frame[ip] & 15)
+		}
+	}
+	return m
+}
+
+// TestDecoded compares the formulas of fields and checks with packet.Decode, and that of the decision with Eval, for random frames that meet the
+// rules: those are the definition, and the formulas are what is proved of.
+func TestDecoded(t *testing.T) {
+	r, _ := subject.Seeded(t)
+	compared := 0
+	for policy := range 3 {
+		text, _, w := subject.RandomPolicy(t, rand.New(rand.NewPCG(7, uint64(policy))), 8)
+		s := subject.Lower(t, text)
+		proof, err := Compile(s.Program, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hints := subject.RuleHints(s, w)
+		meanings := map[kind]*meaning{}
+		for range 1000 {
+			frame := packet.Random(r, hints[r.IntN(len(hints))])
+			k, ok := kindOf(frame)
+			if !ok {
+				continue
+			}
+			if meanings[k] == nil {
+				c := smt.New()
+				world := *proof.world
+				world.decoded = decode(c, newFrame(c, k.known(c)), k)
+				meanings[k] = mean(world.decoded, &world)
+			}
+			if sameAsDecode(t, s.Program, proof, meanings[k], frame) {
+				compared++
+			}
+		}
+	}
+	if compared < 500 {
+		t.Errorf("only %d frames were compared", compared)
+	}
+}
+
+// sameAsDecode compares the formulas with packet.Decode and Eval for a frame. It reports false for fragments.
+func sameAsDecode(t *testing.T, p *ir.Program, proof *Subject, m *meaning, frame []byte) bool {
+	t.Helper()
+	pkt := packet.Decode(frame)
+	values := modelOf(frame)
+	values.Vars["dns"] = uint64(pkt.Value[packet.DNS])
+	values.Vars["mss"] = uint64(pkt.Value[packet.MSS])
+	values.Vars["options_mss"] = flag(!pkt.Failed.Has(packet.SYNNoMSS))
+	values.Vars["options_fit"] = flag(!pkt.Failed.Has(packet.TCPOptions))
+	if pkt.Src.Is4() {
+		a := pkt.Src.As4()
+		values.Vars["class"] = indexOf(proof.world.classes.of(false), proof.world.tables.class4(uint32(a[0])<<24|uint32(a[1])<<16|uint32(a[2])<<8|uint32(a[3])))
+	} else if pkt.Src.Is6() {
+		a := pkt.Src.As16()
+		number := func(b []byte) (n uint64) {
+			for _, v := range b {
+				n = n<<8 | uint64(v)
+			}
+			return n
+		}
+		if len(proof.world.tables.lengths6()) > 0 {
+			values.Vars["class"] = indexOf(proof.world.classes.of(true), proof.world.tables.class6(wide{number(a[:8]), number(a[8:])}))
+		}
+	}
+	if values.Eval(m.usual) == 0 {
+		return false
+	}
+	for check := range packet.NumChecks {
+		if got, want := values.Eval(m.failed[check]) == 1, pkt.Failed.Has(check); got != want && check != packet.OwnSource {
+			t.Fatalf("%x: check %s fails %t, the formula says %t", frame, check, want, got)
+		}
+	}
+	if pkt.Kind == packet.IP {
+		for f := range packet.NumFields {
+			if got, want := uint32(values.Eval(m.field[f])), pkt.Value[f]; got != want {
+				t.Fatalf("%x: %s is %d, the formula says %d", frame, f, want, got)
+			}
+		}
+	}
+	verdict, reason := p.Eval(&pkt, ir.World{})
+	want := subject.SlotOf(reason)<<8 | uint32(verdict)
+	if got := uint32(values.Eval(m.decision)); got != want && !destinationOpen(p, m, values) {
+		t.Fatalf("%x: Eval says slot %d, verdict %s, the formula slot %d, verdict %d", frame, want>>8, verdict, got>>8, got&0xff)
+	}
+	return true
+}
+
+// destinationOpen reports whether the program asks for anything that is a free variable here.
+func destinationOpen(p *ir.Program, _ *meaning, _ *smt.Model) bool {
+	for i := range p.Rules {
+		if len(p.Rules[i].Dst) > 0 || p.Rules[i].Conditional() {
+			return true
+		}
+	}
+	return false
+}
+
+func indexOf(list []uint16, class uint16) uint64 {
+	for i, c := range list {
+		if c == class {
+			return uint64(i)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,289 @@
+package prove
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+)
+
+// loadedCode reads the entry as the kernel hands it out: the translated instructions (xlated_prog_insns of struct bpf_prog_info), of which the JIT
+// compiler makes machine code. The verifier has changed them: the context is struct xdp_buff, lookups in arrays and the read of jiffies stand there
+// themselves, and maps and functions have no names. What it has put there is compared instruction by instruction with what the kernel puts there
+// for that map, and read back as the call.
+type loadedCode struct {
+	insns   asm.Instructions
+	places  []int       // of each instruction, in units of 8 bytes
+	at      map[int]int // of such a place, the instruction
+	maps    map[int64]*mapOf
+	values  int64            // offset of the values in struct bpf_array
+	helpers map[int64]string // by their distance from __bpf_call_base
+}
+
+type mapOf struct {
+	name string
+	*ebpf.MapInfo
+}
+
+// errTranslated is code that the kernel has made otherwise than this model reads.
+func errTranslated(at int, what string) error {
+	return fmt.Errorf("translated instruction %d: %s, which is not what Linux 6.1 to 6.18 makes of it", at, what)
+}
+
+// readLoaded reads the entry of a program that is loaded, and the offsets of the members of the context.
+func readLoaded(p *datapath.Program, names []string) (asm.Instructions, map[int64]int64, error) {
+	info, err := p.Native().Info()
+	if err != nil {
+		return nil, nil, err
+	}
+	insns, err := info.Instructions()
+	if err != nil {
+		return nil, nil, fmt.Errorf("instructions of the loaded program: %w (it takes root, and sysctl net.core.bpf_jit_harden of at most 1)", err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, nil, fmt.Errorf("types of the kernel: %w", err)
+	}
+	c := &loadedCode{insns: insns, at: map[int]int{}, maps: map[int64]*mapOf{}}
+	members := map[int64]int64{}
+	for name, member := range map[string]int64{"data": contextData, "data_end": contextDataEnd, "data_meta": contextMeta} {
+		at, err := memberOffset(spec, "xdp_buff", name)
+		if err != nil {
+			return nil, nil, err
+		}
+		members[at] = member
+	}
+	if c.values, err = memberOffset(spec, "bpf_array", "value"); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		m := p.Map(name)
+		if m == nil {
+			continue
+		}
+		i, err := m.Info()
+		if err != nil {
+			return nil, nil, err
+		}
+		if id, ok := i.ID(); ok {
+			c.maps[int64(id)] = &mapOf{name, i}
+		}
+	}
+	if c.helpers, err = kernelHelpers(); err != nil {
+		return nil, nil, err
+	}
+	out, err := c.read()
+	return out, members, err
+}
+
+// memberOffset is where a structure of the kernel has a member, in bytes, which may be one of a union without a name.
+func memberOffset(spec *btf.Spec, of, name string) (int64, error) {
+	var s *btf.Struct
+	if err := spec.TypeByName(of, &s); err != nil {
+		return 0, fmt.Errorf("struct %s of the kernel: %w", of, err)
+	}
+	var find func(members []btf.Member) (int64, bool)
+	find = func(members []btf.Member) (int64, bool) {
+		for _, m := range members {
+			at := int64(m.Offset.Bytes())
+			if m.Name == name {
+				return at, true
+			}
+			if m.Name != "" {
+				continue
+			}
+			var inner []btf.Member
+			switch t := btf.UnderlyingType(m.Type).(type) {
+			case *btf.Struct:
+				inner = t.Members
+			case *btf.Union:
+				inner = t.Members
+			}
+			if in, ok := find(inner); ok {
+				return at + in, true
+			}
+		}
+		return 0, false
+	}
+	at, ok := find(s.Members)
+	if !ok {
+		return 0, fmt.Errorf("struct %s of the kernel has no member %s", of, name)
+	}
+	return at, nil
+}
+
+// kernelHelpers are the functions that the entry calls, by their distance from __bpf_call_base.
+func kernelHelpers() (map[int64]string, error) {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return nil, fmt.Errorf("names of the kernel's functions: %w", err)
+	}
+	defer f.Close()
+	places, base := map[string]uint64{}, uint64(0)
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 {
+			continue
+		}
+		switch fields[2] {
+		case "__bpf_call_base":
+			base, _ = strconv.ParseUint(fields[0], 16, 64)
+		case "bpf_user_rnd_u32", "bpf_get_prandom_u32":
+			places[fields[2]], _ = strconv.ParseUint(fields[0], 16, 64)
+		}
+	}
+	if base == 0 {
+		return nil, errors.New("the kernel does not show the addresses of its functions: set sysctl kernel.kptr_restrict to 0 or 1")
+	}
+	out := map[int64]string{}
+	for name, at := range places {
+		out[int64(at-base)] = name
+	}
+	return out, nil
+}
+
+// read makes the entry's instructions those of the image again.
+func (c *loadedCode) read() (asm.Instructions, error) {
+	place, end := 0, len(c.insns)
+	for i := range c.insns {
+		c.places = append(c.places, place)
+		c.at[place] = i
+		place++
+		if c.insns[i].OpCode.IsDWordLoad() {
+			place++
+		}
+		if i > 0 && btf.FuncMetadata(&c.insns[i]) != nil {
+			end = min(end, i)
+		}
+	}
+	out := slices.Clone(c.insns[:end])
+	for i := range out {
+		out[i].Metadata = asm.Metadata{}
+		if isJump(&out[i]) {
+			to, ok := c.at[c.places[i]+1+int(out[i].Offset)]
+			if !ok || to >= end {
+				return nil, errTranslated(i, "a jump to no instruction of the entry")
+			}
+			out[i] = out[i].WithReference(fmt.Sprintf("at%d", to))
+		}
+	}
+	for i := range out {
+		out[i] = out[i].WithSymbol(fmt.Sprintf("at%d", i))
+	}
+	for i := 0; i < len(out); i++ {
+		skip, err := c.translate(out, i)
+		if err != nil {
+			return nil, err
+		}
+		i += skip
+	}
+	return out, nil
+}
+
+// translate reads back an instruction, and those that belong to it, of which it returns the number.
+func (c *loadedCode) translate(out asm.Instructions, i int) (more int, err error) {
+	in := &out[i]
+	switch op := in.OpCode; {
+	case op.IsDWordLoad() && (in.Src == asm.PseudoMapFD || in.Src == asm.PseudoMapValue):
+		m := c.maps[int64(uint32(in.Constant))]
+		if m == nil {
+			return 0, errTranslated(i, "a map that is none of the program's")
+		}
+		*in = in.WithReference(m.name)
+		if in.Src == asm.PseudoMapFD {
+			return c.lookup(out, i, m)
+		}
+	case op.IsDWordLoad() && in.Src == 0 && c.readsJiffies(out, i):
+		keep(&out[i], asm.FnJiffies64.Call())
+		keep(&out[i+1], asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
+		out[i+1] = out[i+1].WithReference(fmt.Sprintf("at%d", i+2))
+		return 1, nil
+	case op.Class().IsJump() && op.JumpOp() == asm.Call && in.Src == asm.PseudoCall:
+		to, ok := c.at[c.places[i]+1+int(in.Offset)]
+		fn := (*btf.Func)(nil)
+		if ok {
+			fn = btf.FuncMetadata(&c.insns[to])
+		}
+		if fn == nil {
+			return 0, errTranslated(i, "a call of no function")
+		}
+		*in = in.WithReference(fn.Name)
+	case op.Class().IsJump() && op.JumpOp() == asm.Call:
+		if c.helpers[in.Constant] == "" {
+			return 0, errTranslated(i, fmt.Sprintf("a call at distance %d", in.Constant))
+		}
+		keep(in, asm.FnGetPrandomU32.Call())
+	}
+	return 0, nil
+}
+
+// keep puts another instruction in the place of one, with its label.
+func keep(at *asm.Instruction, in asm.Instruction) { *at = in.WithSymbol(at.Symbol()) }
+
+// readsJiffies reports whether the address of a variable of the kernel is loaded, and the variable read.
+func (c *loadedCode) readsJiffies(out asm.Instructions, i int) bool {
+	if out[i].Constant >= 0 || i+1 >= len(out) { // on 64-bit machines the kernel is in the upper half
+		return false
+	}
+	next := out[i+1]
+	return next.OpCode == asm.LoadMemOp(asm.DWord) && next.Src == out[i].Dst && next.Offset == 0 && out[i].Dst == asm.R0 && next.Dst == asm.R0
+}
+
+// lookup reads back bpf_map_lookup_elem() of an array, or of one for each CPU: array_map_gen_lookup() and percpu_array_map_gen_lookup() of
+// kernel/bpf/arraymap.c.
+func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) {
+	perCPU := m.Type == ebpf.PerCPUArray
+	size := (int64(m.ValueSize) + 7) &^ 7
+	if perCPU {
+		size = 8 // of a pointer
+	}
+	want := asm.Instructions{asm.Add.Imm(asm.R1, int32(c.values)), asm.LoadMem(asm.R0, asm.R2, 0, asm.Word)}
+	var behind asm.Instructions
+	if size&(size-1) == 0 {
+		behind = append(behind, asm.LSh.Imm(asm.R0, int32(bits.TrailingZeros64(uint64(size)))))
+	} else {
+		behind = append(behind, asm.Mul.Imm(asm.R0, int32(size)))
+	}
+	behind = append(behind, asm.Add.Reg(asm.R0, asm.R1))
+	if perCPU {
+		move := asm.Mov.Reg(asm.R0, asm.R0)
+		move.Offset = -1 // the address of this CPU's part
+		behind = append(behind, asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord), move)
+	}
+	if perCPU || m.Type == ebpf.Array {
+		bound := asm.Instruction{OpCode: asm.JGE.Op(asm.ImmSource), Dst: asm.R0, Offset: int16(len(behind) + 1), Constant: int64(m.MaxEntries)}
+		want = append(want, bound)
+		want = append(want, behind...)
+		want = append(want, asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 1}, asm.Mov.Imm(asm.R0, 0))
+	}
+	if out[i].Dst != asm.R1 || i+len(want) >= len(out) || len(want) == 2 {
+		return 0, errTranslated(i, "a lookup in map "+m.name)
+	}
+	for n, w := range want {
+		if g := c.insns[i+1+n]; g.OpCode != w.OpCode || g.Dst != w.Dst || g.Src != w.Src || g.Offset != w.Offset || g.Constant != w.Constant {
+			return 0, errTranslated(i+1+n, fmt.Sprintf("%v where %v is expected of a lookup in map %s", g, w, m.name))
+		}
+		keep(&out[i+1+n], asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
+		out[i+1+n] = out[i+1+n].WithReference(fmt.Sprintf("at%d", i+2+n))
+	}
+	keep(&out[i+1], asm.FnMapLookupElem.Call())
+	return len(want), nil
+}
+
+// loadedMaps are the maps that the entry may refer to.
+var loadedMaps = []string{
+	image.Counters, image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4, image.Hosts4, image.HostsFound, image.DynamicInfo,
+	image.ReplyFilter, image.FloodStates, image.IDMasks, image.Tick, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates,
+	image.Protections, image.Askers, image.TrafficShares, image.Constants,
+}

@@ -1,0 +1,181 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// subjectOf compiles the part of a policy for XDP.
+func subjectOf(file, text string, loaded bool) (*Subject, error) {
+	p, err := policy.Parse(file, []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := control.Compile(p, feed.InState(os.TempDir()))
+	if err != nil {
+		return nil, err
+	}
+	pl, err := compiled.Plan(plan.TargetXDP)
+	if err != nil {
+		return nil, err
+	}
+	program, _ := pl.Only()
+	return Compile(program, loaded)
+}
+
+// limit is what z3 may take for a part: sixty seconds of a CPU are for a policy.
+const limit = 30 * time.Second
+
+// proved proves a policy, and fails the test where a frame tells code and policy apart. It returns how many parts z3 has given up.
+func proved(t *testing.T, name string, s *Subject) (gaveUp int) {
+	t.Helper()
+	r, err := s.Prove(context.Background(), smt.Limits{Time: limit}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for i := range r.Parts {
+		switch p := &r.Parts[i]; {
+		case p.Answer == smt.Satisfiable:
+			text, _ := Notation(p.Frame)
+			t.Errorf("%s, %s: %s\n%x\n%s\nwhere %v", name, p.Kind, p.Why, p.Frame, text, p.State)
+		case p.Answer == smt.Unknown:
+			t.Logf("%s, %s: gave up after %v of a CPU: %s", name, p.Kind, p.CPU, p.Why)
+			gaveUp++
+		}
+	}
+	t.Logf("%s: %d rules, %v of a CPU for z3, %v altogether, %d given up", name, r.Rules, r.CPU.Round(time.Millisecond), r.Time.Round(time.Millisecond), gaveUp)
+	return gaveUp
+}
+
+func requireSolver(t *testing.T) {
+	t.Helper()
+	if !smt.Available() {
+		t.Skip(smt.ErrNoSolver)
+	}
+}
+
+// short are policies of testdata/good that together have most of what the entry does, and are proved in seconds.
+var short = []string{"checks.yaml", "replies.yaml", "never.yaml"}
+
+// TestPolicies proves the good policies of the policy's tests; without FLOODWALL_PROVE a few.
+func TestPolicies(t *testing.T) {
+	requireSolver(t)
+	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, len(files))
+	}
+	for _, f := range files {
+		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(short, filepath.Base(f)) {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := subjectOf(f, string(text), false)
+		if err != nil { // its lists are not there, or it is for another target
+			t.Logf("%s is left out: %s", filepath.Base(f), strings.SplitN(err.Error(), "\n", 2)[0])
+			continue
+		}
+		if proved(t, filepath.Base(f), s) > 0 {
+			t.Errorf("%s is not proved", f)
+		}
+	}
+}
+
+// fences are the policies in a document.
+func fences(text string) (list []string) {
+	for {
+		_, rest, ok := strings.Cut(text, "```yaml")
+		if !ok {
+			return list
+		}
+		_, rest, _ = strings.Cut(rest, "\n")
+		fence, behind, _ := strings.Cut(rest, "```")
+		list, text = append(list, fence), behind
+	}
+}
+
+// TestDocuments proves the policies in the documents and guides that are whole, with FLOODWALL_PROVE.
+func TestDocuments(t *testing.T) {
+	requireSolver(t)
+	if os.Getenv("FLOODWALL_PROVE") == "" {
+		t.Skip("set FLOODWALL_PROVE=1, as make prove does")
+	}
+	var files []string
+	for _, pattern := range []string{"../../../README.md", "../../../docs/*.md", "../../../docs/guides/*.md", "../../../docs/design/*.md"} {
+		found, _ := filepath.Glob(pattern)
+		files = append(files, found...)
+	}
+	count := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, fence := range fences(string(text)) {
+			s, err := subjectOf(f, fence, false)
+			if err != nil {
+				t.Logf("%s %d is left out: %s", f, i, strings.SplitN(err.Error(), "\n", 2)[0])
+				continue
+			}
+			count++
+			proved(t, fmt.Sprintf("%s %d", filepath.Base(f), i), s)
+		}
+	}
+	if count == 0 {
+		t.Error("no document has a policy")
+	}
+}
+
+// TestRandomPolicies proves random policies, FLOODWALL_PROVE of them; without, one. One in six has 100 to 200 rules.
+func TestRandomPolicies(t *testing.T) {
+	requireSolver(t)
+	n, gaveUp := 1, 0
+	if text := os.Getenv("FLOODWALL_PROVE"); text != "" {
+		n, _ = strconv.Atoi(text)
+	}
+	for i := range n {
+		r := rand.New(rand.NewPCG(1, uint64(i)))
+		rules := 1 + r.IntN(10)
+		if i%6 == 2 {
+			rules = 100 + r.IntN(101)
+		}
+		text, _, _ := subject.RandomPolicy(t, r, rules)
+		s, err := Compile(subject.Lower(t, text).Program, false)
+		if err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		gaveUp += min(1, proved(t, fmt.Sprintf("random %d", i), s))
+	}
+	t.Logf("%d policies, of which %d are not proved in all parts", n, gaveUp)
+}
+
+// TestLoaded proves a policy as the kernel has translated it.
+func TestLoaded(t *testing.T) {
+	requireSolver(t)
+	testutil.RequireRoot(t)
+	s, err := subjectOf("policy.yaml", "devices: [eth0]\n"+mutated[1], true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proved(t, "loaded", s) > 0 {
+		t.Error("not proved")
+	}
+}

@@ -1,0 +1,206 @@
+package prove
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+)
+
+// meaning is what ir.Program.Eval says of a frame of a kind, as a formula. It follows Eval step by step, and nothing of the compiler.
+type meaning struct {
+	*decoded
+	world   *world
+	program *ir.Program
+
+	decision  *smt.Term         // 32 bits: the slot of the reason above the verdict
+	protected *smt.Term         // whether the rule that decides has a protection
+	observed  *smt.Term         // whether a check or a rule only counts the packet, before it is decided
+	charged   map[int]*smt.Term // whether a limit is asked, and charges the packet if it is not exceeded
+	matches   []*smt.Term       // of each rule, whether all that it asks for holds
+}
+
+func mean(d *decoded, w *world) *meaning {
+	m := &meaning{decoded: d, world: w, program: w.program, charged: map[int]*smt.Term{}}
+	own := d.False()
+	for i := range m.program.Sets {
+		if s := m.program.Sets[i].Dynamic; s != nil && s.Local {
+			own = d.Or(own, m.member(i, false))
+		}
+	}
+	m.fail(packet.OwnSource, d.And(d.Not(d.malformed), own))
+	m.rules()
+	return m
+}
+
+// rules goes through the checks, the rules in their order, and the default.
+func (m *meaning) rules() {
+	type reason struct{ cond, decision, protected *smt.Term }
+	var reasons []reason
+	add := func(cond *smt.Term, slot uint32, v ir.Verdict, protected bool) {
+		reasons = append(reasons, reason{cond, m.n(uint64(image.Decision(slot, uint8(v)))), m.Bool(protected)})
+	}
+	open := m.True() // nothing has decided
+	m.observed = m.False()
+	watched := m.False()
+	for check := range packet.NumChecks {
+		if m.program.Checks.Has(check) {
+			add(m.failed[check], uint32(check), ir.Drop, false)
+			open = m.And(open, m.Not(m.failed[check]))
+		}
+		if m.program.Observed.Has(check) {
+			watched = m.Or(watched, m.failed[check])
+		}
+	}
+	m.observed = m.And(open, watched)
+	add(m.malformed, image.SlotDefault, m.program.Default, false)
+	open = m.And(open, m.Not(m.malformed))
+	m.matches = make([]*smt.Term, len(m.program.Rules))
+	for i := range m.program.Rules {
+		r := &m.program.Rules[i]
+		matches := m.rule(i, r, open)
+		m.matches[i] = matches
+		if r.Observe {
+			m.observed = m.Or(m.observed, m.And(open, matches))
+			continue
+		}
+		add(matches, m.world.slots[i], r.Verdict, r.Protect > 0)
+		open = m.And(open, m.Not(matches))
+	}
+	m.decision, m.protected = m.n(uint64(image.Decision(image.SlotDefault, uint8(m.program.Default)))), m.False()
+	for i := len(reasons) - 1; i >= 0; i-- {
+		m.decision = m.Ite(reasons[i].cond, reasons[i].decision, m.decision)
+		m.protected = m.Ite(reasons[i].cond, reasons[i].protected, m.protected)
+	}
+}
+
+// rule is whether all that a rule asks for holds. Where open holds no earlier rule has decided.
+func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
+	out := m.True()
+	for _, a := range r.Src {
+		out = m.And(out, m.address(a, false))
+	}
+	for _, a := range r.Dst {
+		out = m.And(out, m.address(a, true))
+	}
+	for _, f := range r.Match {
+		if f.Field == packet.State && r.Reply {
+			continue // is asked of what has left: see holds
+		}
+		out = m.And(out, m.has(f))
+	}
+	if out.IsFalse() {
+		return out
+	}
+	return m.holds(i, r, out, m.And(open, out))
+}
+
+// holds adds what a rule asks for beside addresses and fields. What lies outside of the frame is a variable, or what world says of it.
+func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
+	free := func(what string) {
+		out = m.And(out, m.Var(fmt.Sprintf("%s.%d", what, i), 0))
+	}
+	if r.Until != 0 {
+		free("not_over")
+	}
+	if r.Sources != nil {
+		out = m.And(out, m.withinAny(m.source, r.Sources))
+	}
+	for n := range r.Names {
+		free(fmt.Sprintf("names.%d", n))
+	}
+	for n := range r.Payload {
+		free(fmt.Sprintf("payload.%d", n))
+	}
+	if r.Connections != nil {
+		free("crowded")
+	}
+	if r.Unanswered {
+		free("unanswered")
+	}
+	if r.Reply {
+		out = m.And(out, m.world.isReply(m))
+	}
+	if r.Asks != ir.NoFlood {
+		out = m.And(out, m.world.asked(m, r))
+	}
+	if len(r.Over) == 0 || r.Asks == ir.AsksSpent {
+		return out
+	}
+	asked, over := m.And(open, out), m.False()
+	for _, limit := range r.Over {
+		before := m.charged[limit]
+		if before == nil {
+			before = m.False()
+		}
+		m.charged[limit] = m.Or(before, m.And(asked, m.Not(over)))
+		over = m.Or(over, m.exceeded(limit))
+	}
+	return m.And(out, over)
+}
+
+// exceeded is whether a packet exceeds a limit.
+func (m *meaning) exceeded(limit int) *smt.Term { return m.Var(fmt.Sprintf("over.%d", limit), 0) }
+
+// address is whether an address is in sets, as a rule asks.
+func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
+	in := m.False()
+	var static []int
+	for _, set := range a.Sets {
+		if m.program.Sets[set].Dynamic != nil {
+			in = m.Or(in, m.member(set, destination))
+		} else {
+			static = append(static, set)
+		}
+	}
+	if len(static) > 0 {
+		in = m.Or(in, m.static(static, destination))
+	}
+	if a.Not {
+		return m.Not(in)
+	}
+	return in
+}
+
+// static is whether an address is in any of some static sets.
+func (m *meaning) static(sets []int, destination bool) *smt.Term {
+	if !destination {
+		if t := m.world.inSets(m.Context, m.kind.v6, sets); t != nil {
+			return t
+		}
+	}
+	side, bytes := "source", m.source
+	if destination {
+		side, bytes = "destination", m.dest
+	}
+	prefixes := []netip.Prefix{}
+	for _, s := range sets {
+		static := m.program.Sets[s].Static
+		if static == nil {
+			continue
+		}
+		for p := range static.Prefixes() {
+			if prefixes = append(prefixes, p); len(prefixes) > 64 {
+				return m.Var(fmt.Sprintf("%s_in_%v", side, sets), 0) // any: the entry leaves it to general()
+			}
+		}
+	}
+	return m.withinAny(bytes, prefixes)
+}
+
+// member is whether a dynamic set has an address: its memory has, by the same function that the program asks.
+func (m *meaning) member(set int, destination bool) *smt.Term {
+	bytes := m.source
+	if destination {
+		bytes = m.dest
+	}
+	hi, lo := m.halves(bytes)
+	number, ok := m.world.dynamic[set]
+	if !ok {
+		return m.Var(fmt.Sprintf("unasked_set.%d.%v", set, destination), 0)
+	}
+	return m.Apply("member", 0, m.n(uint64(number)), hi, lo)
+}

@@ -1,0 +1,55 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+)
+
+// mutated are policies of which mutants are made: together they have all that the entry does.
+var mutated = []string{
+	"default: drop\nreplies: drop\nchecks: standard\nrules: [{name: web, port: [tcp/80, tcp/443], then: pass}, {name: dns, port: udp/53, then: pass}]\n",
+	"default: drop\nreplies: drop\nchecks: off\nsets: {bad: [192.0.2.0/24, 198.51.100.7, '2001:db8::/32'], live: {dynamic: true, max: 100}}\n" +
+		"rules: [{name: bad, from: $bad, then: drop}, {name: live, from: $live, then: drop}, {name: web, port: [tcp/80, tcp/443], then: pass}]\n",
+	"default: drop\nchecks: strict\nrules: [{name: tiny, mss: 0-535, then: drop}, {name: ping, icmp: echo-request, then: pass}]\n",
+	"default: pass\nreplies: drop\nchecks: off\nrules: [{name: fast, proto: udp, over: {rate: 1000/s, per: from/24, burst: 100}, then: drop}]\n",
+	"default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n",
+}
+
+// TestMutants has the solver say no: mutants of the code and the tables are told from them by a frame, or are proved to decide nothing otherwise.
+// FLOODWALL_MUTANTS is how many are made of each policy.
+func TestMutants(t *testing.T) {
+	requireSolver(t)
+	n := 2
+	if text := os.Getenv("FLOODWALL_MUTANTS"); text != "" {
+		n, _ = strconv.Atoi(text)
+	}
+	for i, text := range mutated {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			s, err := subjectOf("policy.yaml", "devices: [eth0]\n"+text, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			counts, gaveUp, err := s.Mutants(context.Background(), smt.Limits{Time: 20 * time.Second}, n, rand.New(rand.NewPCG(1, uint64(i))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			caught := 0
+			for class, c := range counts {
+				caught += c.Caught
+				t.Logf("%s %+v", class, *c)
+			}
+			t.Logf("gave up: %q, %v", gaveUp, time.Since(start))
+			if len(gaveUp) > 0 || caught == 0 {
+				t.Errorf("%d caught, z3 has given up %q", caught, gaveUp)
+			}
+		})
+	}
+}

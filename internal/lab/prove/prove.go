@@ -1,0 +1,259 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/xdp"
+	"github.com/floodwall/floodwall/internal/compile/xdp/entry"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// Subject is a compiled program, ready for a proof.
+type Subject struct {
+	Program *ir.Program
+	world   *world
+	entry   asm.Instructions
+	loaded  bool // whether the kernel has handed out the code and the content of maps
+}
+
+// NewSubject joins a compiled program, and proves its tables of addresses.
+func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) { return newSubject(p, x, x.Fill) }
+
+func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) error) (*Subject, error) {
+	spec, err := x.Spec()
+	if err != nil {
+		return nil, err
+	}
+	body, err := bodyOf(spec.Programs[image.Program].Instructions, image.Program)
+	if err != nil {
+		return nil, err
+	}
+	memory := map[string][]byte{}
+	for name, shape := range x.Shapes {
+		memory[name] = make([]byte, shape.Size())
+	}
+	if err := fill(memory); err != nil {
+		return nil, err
+	}
+	t := &tables{memory, x.Constants}
+	found, err := proveTables(p, t)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{
+		program: p, content: map[string][]byte{}, dynamic: x.Dynamic, classes: found, tables: t, marksAt: entry.MarksOffset,
+		offsets: image.ConstantOffsets("limit_keys", "limit_mix"),
+	}
+	for _, name := range frozen {
+		if memory[name] != nil {
+			w.content[name] = memory[name]
+		}
+	}
+	for _, v := range spec.Variables { // constants of the C part, which are not written
+		if end := int(v.Offset) + len(v.Value); end > len(w.content[image.Constants]) {
+			w.content[image.Constants] = append(w.content[image.Constants], make([]byte, end-len(w.content[image.Constants]))...)
+		}
+		copy(w.content[image.Constants][v.Offset:], v.Value)
+	}
+	for b := memory[image.LimitInfos]; len(b) >= image.LimitInfoSize; b = b[image.LimitInfoSize:] {
+		info, err := image.ReadLimitInfo(b)
+		if err != nil {
+			return nil, err
+		}
+		w.limits = append(w.limits, info)
+	}
+	for i := range p.Rules {
+		w.slots = append(w.slots, uint32(image.SlotRules+i))
+	}
+	return &Subject{Program: p, world: w, entry: body}, nil
+}
+
+// frozen are the maps whose content never changes while the program runs, and that the entry reads.
+var frozen = []string{image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4}
+
+// Result is what the proof of a part has found: of a kind of frames, or of all others.
+type Result struct {
+	Kind     string        `json:"kind"`
+	Answer   smt.Answer    `json:"answer"`
+	Why      string        `json:"why,omitempty"`   // no answer was found, or what differs
+	Frame    []byte        `json:"frame,omitempty"` // that tells code and program apart
+	State    []string      `json:"state,omitempty"` // what else is so where they are told apart
+	Time     time.Duration `json:"time"`
+	CPU      time.Duration `json:"cpu"`                // of z3
+	Replayed string        `json:"replayed,omitempty"` // what the kernel and Eval say of the frame
+	Decided  bool          `json:"decided"`            // whether any frame of the kind is decided here
+	Terms    int           `json:"terms"`              // of the formula
+}
+
+// Kind proves that what the entry decides of a kind of frames is what the program means.
+func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
+	start := time.Now()
+	r.Kind = k.String()
+	defer func() { r.Time = time.Since(start) }()
+	q, err := s.query(k, s.entry)
+	if err != nil {
+		r.Why = err.Error()
+		return r
+	}
+	r.Terms = q.c.Terms()
+	r.Decided = !q.decided.IsFalse()
+	answer, model, err := q.c.Solve(ctx, l, q.differ)
+	r.Answer, r.CPU = answer, q.c.Used
+	switch {
+	case err != nil:
+		r.Why = err.Error()
+	case answer == smt.Satisfiable:
+		r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model)
+	case answer == smt.Unknown:
+		r.Why = "z3 has not found an answer within its time and memory"
+	}
+	return r
+}
+
+// query is the formula of the frames of a kind for which the code does something else than the program means.
+type query struct {
+	c       *smt.Context
+	frame   *frame
+	machine *machine
+	meaning *meaning
+	differ  *smt.Term
+	decided *smt.Term
+	parts   []difference
+}
+
+// difference are the frames for which a condition that must not hold does.
+type difference struct {
+	cond *smt.Term
+	why  string
+}
+
+func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
+	resolved, err := newCode(code)
+	if err != nil {
+		return nil, err
+	}
+	c := smt.New()
+	f := newFrame(c, k.known(c))
+	w := *s.world
+	d := decode(c, f, k)
+	w.decoded = d
+	meaning := mean(d, &w)
+	m := &machine{Context: c, frame: f, world: &w, code: resolved}
+	if err := m.run(); err != nil {
+		return nil, err
+	}
+	q := &query{c: c, frame: f, machine: m, meaning: meaning, decided: c.False()}
+	for _, e := range m.exits {
+		q.exit(e)
+	}
+	for _, e := range m.claims {
+		q.claim(e)
+	}
+	for _, x := range m.faults {
+		q.part(x.cond, fmt.Sprintf("instruction %d: %s", x.at, x.why))
+	}
+	differ := c.False()
+	for _, p := range q.parts {
+		differ = c.Or(differ, p.cond)
+	}
+	smallest := c.ULE(c.Const(64, 14), f.length)
+	out := c.False()
+	if k.proto == protoUDP {
+		out, _ = w.leftOut(c)
+	}
+	q.differ = c.And(differ, c.Not(out), w.promises(c), smallest)
+	return q, nil
+}
+
+func (q *query) part(cond *smt.Term, why string) {
+	if !cond.IsFalse() {
+		q.parts = append(q.parts, difference{cond, why})
+	}
+}
+
+// exit adds the frames for which an end of the program is wrong.
+func (q *query) exit(e exit) {
+	c, m := q.c, q.meaning
+	if e.kind == byGeneral {
+		for limit, charged := range e.charged {
+			q.part(c.And(e.cond, charged), fmt.Sprintf("general() charges limit %d again", limit))
+		}
+		q.part(c.And(e.cond, e.extra), "what is left to general() was counted")
+		return
+	}
+	q.decided = c.Or(q.decided, e.cond)
+	q.part(c.And(e.cond, c.Not(m.usual)), "a fragment is decided")
+	q.part(c.And(e.cond, m.observed), "a check or a rule that only counts is not left to general()")
+	decision := e.decision
+	switch e.kind {
+	case byReturn:
+		pass, drop := c.Eq(e.action, c.Const(32, 2)), c.Eq(e.action, c.Const(32, 1))
+		q.part(c.And(e.cond, c.Not(c.Or(pass, drop))), "the action is neither pass nor drop")
+		verdict := c.Ite(drop, c.Const(8, uint64(ir.Drop)), c.Const(8, uint64(ir.Pass)))
+		decision = c.Concat(c.Extract(decision, 0, 24), verdict)
+		q.part(c.And(e.cond, e.extra, c.Not(m.protected)), "more than the reason is counted")
+	case byChallenge:
+		q.part(c.And(e.cond, e.extra), "what is challenged was counted before")
+	case byProtect:
+		q.part(c.And(e.cond, c.Not(m.protected)), "a packet without a protection is left to it")
+		decision = c.Concat(c.Extract(decision, 8, 24), c.Const(8, uint64(ir.Pass)))
+	}
+	q.same(e, decision)
+	for limit := range m.program.Limits {
+		entry, means := e.charged[limit], m.charged[limit]
+		q.part(c.And(e.cond, c.Not(c.Eq(orFalse(c, entry), orFalse(c, means)))), fmt.Sprintf("limit %d is charged by one only", limit))
+	}
+}
+
+// same adds the frames of which a decision is not what the program means. What a protection passes may be dropped by it.
+func (q *query) same(e exit, decision *smt.Term) {
+	c, m := q.c, q.meaning
+	slot := c.Eq(c.Extract(decision, 8, 24), c.Extract(m.decision, 8, 24))
+	verdict := c.Eq(c.Extract(decision, 0, 8), c.Extract(m.decision, 0, 8))
+	protected := c.And(m.protected, c.ULE(c.Extract(decision, 0, 8), c.Const(8, uint64(ir.Drop))))
+	q.part(c.And(e.cond, c.Not(slot)), "the reason differs")
+	q.part(c.And(e.cond, c.Not(c.Or(verdict, protected))), "the verdict differs")
+}
+
+func (q *query) claim(e exit) { q.same(e, e.decision) }
+
+// frameOf is the frame of a model.
+func (q *query) frameOf(m *smt.Model) []byte {
+	length := int(m.Eval(q.frame.length))
+	out := make([]byte, length)
+	for at := range out {
+		if q.frame.known[at] != nil || q.frame.read[at] {
+			out[at] = byte(m.Eval(q.frame.byte(at)))
+		}
+	}
+	return out
+}
+
+// explain says what differs in a model.
+func (q *query) explain(m *smt.Model) string {
+	for _, p := range q.parts {
+		if m.Eval(p.cond) == 1 {
+			return p.why
+		}
+	}
+	return "the model contradicts itself"
+}
+
+// stateOf names what a model says beside the frame.
+func (q *query) stateOf(m *smt.Model) (list []string) {
+	for name, v := range m.Vars {
+		if v != 0 && !strings.HasPrefix(name, "byte") && !strings.HasPrefix(name, "low") && !strings.Contains(name, "!") && name != "length" {
+			list = append(list, fmt.Sprintf("%s=%d", name, v))
+		}
+	}
+	slices.Sort(list)
+	return list
+}

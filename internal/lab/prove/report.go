@@ -1,0 +1,88 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+)
+
+// Report is what a proof has found.
+type Report struct {
+	Policy   string        `json:"policy"`
+	Loaded   bool          `json:"loaded"`    // whether the code is what the kernel has, not what the compiler has made
+	Rules    int           `json:"rules"`     // of the program for XDP
+	Parts    []Result      `json:"parts"`     // of the proof
+	Time     time.Duration `json:"time"`      // altogether
+	CPU      time.Duration `json:"cpu"`       // of z3
+	Classes  int           `json:"classes"`   // of addresses
+	LookedUp int           `json:"looked-up"` // addresses, one for each range between boundaries
+	LeftOut  []string      `json:"left-out"`  // what is not proved
+}
+
+// Proved reports whether every part was proved.
+func (r *Report) Proved() bool {
+	return !slices.ContainsFunc(r.Parts, func(p Result) bool { return p.Answer != smt.Unsatisfiable })
+}
+
+// Count is how many parts have an answer.
+func (r *Report) Count(answer smt.Answer) (n int) {
+	for i := range r.Parts {
+		if r.Parts[i].Answer == answer {
+			n++
+		}
+	}
+	return n
+}
+
+// Prove proves all parts. progress is told of each.
+func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)) (*Report, error) {
+	if !smt.Available() {
+		return nil, smt.ErrNoSolver
+	}
+	start := time.Now()
+	r := &Report{
+		Policy: s.Program.File, Loaded: s.loaded, Rules: len(s.Program.Rules), Classes: len(s.world.classes.vector), LookedUp: s.world.classes.addresses,
+		LeftOut: s.leftOut(),
+	}
+	add := func(part Result) {
+		r.Parts = append(r.Parts, part)
+		r.CPU += part.CPU
+		if progress != nil {
+			progress(part)
+		}
+	}
+	for _, k := range kinds() {
+		add(s.Kind(ctx, k, l))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	add(s.Outside(ctx, l))
+	r.Time = time.Since(start)
+	return r, ctx.Err()
+}
+
+// leftOut is what is not proved of this program.
+func (s *Subject) leftOut() []string {
+	list := []string{
+		"general() and all other functions in C: where the entry asks them, equal arguments have equal answers",
+		"limits, dynamic sets, flows, cookies and floods: what is asked of them is proved, not what they answer",
+	}
+	if len(s.Program.Protections) > 0 {
+		list = append(list, "what a protection does with a packet that its rule passes")
+	}
+	var names []string
+	for i := range s.Program.Floods {
+		if f := &s.Program.Floods[i]; identifies(f.Protocol) {
+			names = append(names, fmt.Sprintf("%s (%s)", f.Service, f.Protocol))
+		}
+	}
+	if names != nil {
+		list = append(list, "packets to services whose datagrams have identifiers: "+strings.Join(names, ", "))
+	}
+	return list
+}
