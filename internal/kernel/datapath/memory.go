@@ -19,7 +19,7 @@ const mostMapped = 2 << 20
 func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
 	page := os.Getpagesize()
 	whole := (bytes + page - 1) &^ (page - 1)
-	// A reservation first, so that the parts find room behind each other. They take its place.
+	// A reservation first, so that the parts stand behind each other. They take its place.
 	at, err := unix.MmapPtr(-1, 0, nil, uintptr(whole), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping its memory: %w", err)

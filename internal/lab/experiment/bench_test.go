@@ -44,6 +44,10 @@ var wantRows = map[string][]string{
 		"sets/least", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
 		"sets/list/bpf-lpm/listed", "sets/one-core/list/floodwall/listed", "sets/list/ipset/unlisted", "sets/list/nft/raw/listed",
 	},
+	"exchange": {
+		"exchange/list/floodwall/xdp/quiet", "exchange/list/floodwall/xdp/exchange", "exchange/list/floodwall/xdp/unload",
+		"exchange/list/floodwall/iptables/exchange", "exchange/list/bpf-lpm/free",
+	},
 	"blocklist": {
 		"blocklist/n=0/no-firewall", "blocklist/list/no-firewall/again", "blocklist/list/iptables", "blocklist/list/ipset",
 		"blocklist/list/nft", "blocklist/n=0/floodwall", "blocklist/list/floodwall",
@@ -108,7 +112,7 @@ func rows(want []string) *regexp.Regexp {
 
 // lacking are the ends of the names of results without figures.
 var lacking = []string{
-	"/bpfilter", "/bpf-hash", "floodwall/filter", "floodwall/string/kmp", "floodwall/nftables/string/bm",
+	"/bpfilter", "/bpf-hash", "/bpf-hash/fill", "/bpf-hash/free", "floodwall/filter", "floodwall/string/kmp", "floodwall/nftables/string/bm",
 	"floodwall/nftables/string/n=64",
 }
 
