@@ -59,7 +59,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "in place of experiments: measure this host's costs, by which rules are placed")
 	e.JSONFlag(c)
-	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchFleetCommand(e))
+	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchHistoryCommand(e), benchFleetCommand(e))
 	return c
 }
 
