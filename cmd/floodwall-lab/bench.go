@@ -54,6 +54,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.IntVar(&f.options.Routes, "routes", 0, "`number` of routes of the router of placement (default 925525)")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`number` that all that detect sends follows from")
 	flags.StringVar(&f.options.Captures, "captures", os.Getenv("FLOODWALL_TRACES"), "`directory` of captures of real attacks, for detect (default that of FLOODWALL_TRACES)")
+	flags.StringVar(&f.options.Bpfilter, "bpfilter", os.Getenv("BPFILTER"), "`directory` of bpfilter's source with its benchmark built, to run beside, for program (default that of BPFILTER)")
 	flags.StringVar(&f.out, "out", "", "`directory` for report.html, tables.md, report.json and bench.txt (default bench/TIME in the state directory)")
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")

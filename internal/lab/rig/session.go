@@ -28,6 +28,7 @@ type Options struct {
 	Rows     *regexp.Regexp // of packet rates, dns, udp, detect, synproxy and program, those whose names match; nil: all
 	List     string         // a file of addresses for both to measure with, in place of random ones
 	Seed     uint64         // of what detect sends; the same seed gives the same packets
+	Bpfilter string         // a source tree of bpfilter in which its benchmark is built, for program; "": none
 	Captures string         // a directory of recorded attacks, for detect; "": none
 	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
 
