@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard bench-history readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 bench bench-guard bench-history verifier readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,10 @@ bench-guard: build ## Check that no kind of packet executes more instructions th
 
 bench-history: build ## Add what this commit costs to docs/bench/history.jsonl; PROGRAM=DIR adds the ratios of a run of bench program
 	$(SUDO) ./floodwall-lab bench history docs/bench/history.jsonl $(if $(PROGRAM),--program $(PROGRAM))
+
+verifier: ## Renew .ci/verifier.json, what verifiers of kernels have to do for the largest policies, as root
+	@scripts/setup build test kernels
+	@scripts/verifier
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
 	$(GO) run ./tools/docs readme $(FROM)
