@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type exchangeRow struct {
 type exchangeVisit struct {
 	took       time.Duration
 	other, own time.Duration // of another CPU and of the one that does it, by the work, by the kernel's threads, or by an unknown one
+	holder     string        // who had that other CPU; "" when there was no stall, or it is not known
 	foreign    time.Duration // of any CPU, by other processes of the machine
 	late       time.Duration // of any CPU, with the time that a hypervisor took
 	talk       lab.TalkSummary
@@ -39,13 +41,14 @@ func (v *exchangeVisit) add(s lab.Stall, holders []string) {
 		v.foreign = max(v.foreign, s.Waited)
 	case s.CPU == workCPU:
 		v.own = max(v.own, s.Waited)
-	default:
-		v.other = max(v.other, s.Waited)
+	case s.Waited > v.other:
+		v.other, v.holder = s.Waited, s.Holder
 	}
 }
 
-// kernelThreads are how the names of threads begin in which the kernel does what others have left it: free memory, among all else.
-var kernelThreads = []string{"kworker/", "ksoftirqd/", "rcu", "migration/", "swapper/", "cpuhp/"}
+// kernelThreads are how the names of threads begin in which the kernel does what others have left it: free memory, among all else. The idle thread
+// is none: it leaves its CPU at once, unless a hypervisor is slow to let the CPU go on.
+var kernelThreads = []string{"kworker/", "ksoftirqd/", "rcu", "migration/", "cpuhp/"}
 
 // caused reports whether a stall may be due to the work: a thread of its own or one of the kernel's had the CPU, or an unknown one.
 func caused(by string, holders []string) bool {
@@ -113,6 +116,9 @@ func (r *exchangeRow) cells(missing string, bars []*report.Bar) []string {
 	}
 	cells[5], cells[6] = median(exchangeOwn), longest(exchangeOwn)
 	cells[7], cells[8] = median(exchangeAnswer), longest(exchangeAnswer)
+	if worst := slices.MaxFunc(r.visits, func(a, b exchangeVisit) int { return cmp.Compare(a.other, b.other) }); worst.holder != "" {
+		cells[3] += " " + worst.holder
+	}
 	cells[9], cells[10] = longest(exchangeForeign), longest(exchangeLate)
 	return cells
 }
@@ -127,7 +133,8 @@ func exchangeNotes(s *rig.Session) []string {
 			workCPU, report.CountText(exchangeFlood), otherCPU),
 		fmt.Sprintf("a service and its client, who sends %s datagrams a second; an answer counts from when its datagram was due.",
 			report.CountText(exchangeRate)),
-		"Stalls count in which the work or a thread of the kernel had the CPU. Others had a CPU: other processes of this machine, the longest.",
+		"Stalls count in which the work or a thread of the kernel had the CPU; the longest of another CPU has the name of that thread. Others had a",
+		"CPU: other processes of this machine, or none in a virtual CPU that was slow to wake up; the longest.",
 		"Late in all: with the time in which not even the timer's interrupt was taken, as a hypervisor ran another machine. Answers have both.",
 		"A kernel that is not preemptible does not leave its work for a thread (/sys/kernel/debug/sched/preempt says which this one is).",
 	}
