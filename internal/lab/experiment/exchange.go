@@ -196,19 +196,25 @@ func (b *exchangeBuilder) visit(ctx context.Context, r *exchangeRow, holders []s
 	}
 	talking, stop := context.WithCancel(ctx)
 	defer stop()
-	talked := make(chan lab.TalkSummary, 1)
-	go func() { talked <- b.talk(talking, r.usual(freeTime(b.Session))) }()
+	v := exchangeVisit{}
+	talked := make(chan error, 1)
+	go func() {
+		var err error
+		v.talk, err = b.talk(talking, r.usual(freeTime(b.Session)))
+		talked <- err
+	}()
 	start := time.Now()
 	if err := work(ctx); err != nil {
-		return err
+		stop()
+		return errors.Join(err, notStopped(<-talked))
 	}
 	took := time.Since(start)
 	wait(ctx, freeTime(b.Session))
 	to, err := lab.Now()
-	if err = errors.Join(err, ctx.Err()); err != nil {
+	if err = errors.Join(err, <-talked, ctx.Err()); err != nil {
 		return err
 	}
-	v := exchangeVisit{took: took, talk: <-talked}
+	v.took = took
 	for _, s := range b.stalls.Between(from, to) {
 		v.add(s, holders)
 	}
@@ -216,16 +222,20 @@ func (b *exchangeBuilder) visit(ctx context.Context, r *exchangeRow, holders []s
 	return nil
 }
 
-// talk has a client send datagrams for some time, and returns how long the answers took; nothing when it was stopped.
-func (b *exchangeBuilder) talk(ctx context.Context, lasts time.Duration) lab.TalkSummary {
-	s, err := lab.Talk(ctx, lab.TalkOptions{
+// notStopped is an error, unless it says no more than that something was stopped.
+func notStopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// talk has a client send datagrams for some time.
+func (b *exchangeBuilder) talk(ctx context.Context, lasts time.Duration) (lab.TalkSummary, error) {
+	return lab.Talk(ctx, lab.TalkOptions{
 		Host: b.site.Out.Host, Server: netip.AddrPortFrom(rig.Server4, exchangePort), From: []netip.Addr{b.site.Out.Addrs[0].Addr()}, Clients: 1,
 		Port: firstClient, Payload: make([]byte, lab.TalkStamp), Rate: exchangeRate, Duration: lasts, Timeout: udpTimeout, CPU: otherCPU, Urgent: true,
 	})
-	if err != nil {
-		return lab.TalkSummary{}
-	}
-	return s
 }
 
 // onWorkCPU does something on a thread of the work's CPU, which ends with it.

@@ -93,6 +93,11 @@ func (r *exchangeRow) result(experiment, missing string) (result lab.Result, bar
 	} {
 		result.Metrics = append(result.Metrics, r.figure(m.of).Metric(m.unit))
 	}
+	var answered report.Samples
+	for i := range r.visits {
+		answered = append(answered, r.visits[i].talk.Share())
+	}
+	result.Metrics = append(result.Metrics, answered.Metric("answered"))
 	if r.bar {
 		most := float64(mostStall) / float64(time.Millisecond)
 		bars = append(bars, report.AtMost(result.Name+" ms of another CPU", r.figure(exchangeOther).Median(), most))
