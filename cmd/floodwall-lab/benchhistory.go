@@ -28,9 +28,8 @@ func benchHistoryCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history FILE",
 		Short: "add what this commit costs to a file that grows, and draw it",
-		Long: "History counts what the kinds of packets of --bounds execute and adds a line to FILE, in a working tree of git without changes. A\n" +
-			"commit that has a line stays as it is. The chart is beside FILE, with the ending .svg.\n" +
-			"With --allowed nothing is counted: it adds the bounds that each earlier commit had, marked as such.",
+		Long: "History counts instructions as guard does, and adds a line to FILE, in a working tree of git without changes.\n" +
+			"A commit that has a line stays as it is. The chart is beside FILE, as .svg.",
 		Example: "  floodwall-lab bench history docs/bench/history.jsonl\n  floodwall-lab bench history docs/bench/history.jsonl --program /tmp/run",
 		Args:    cli.Exactly(1, "FILE, a history"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.benchHistory(c, args[0], f) },
