@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 prove bench bench-guard readme-bench generate format lint install dist packages release repository rebuild test-release clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,13 @@ prove: ## Prove that the entries of all example policies, of 500 random ones and
 	@scripts/setup build prove
 	FLOODWALL_PROVE=$(or $(PROVE),500) FLOODWALL_MUTANTS=$(or $(MUTANTS),420) \
 		$(GO) test -vet=off -count=1 -timeout 12h -v -run 'TestPolicies|TestDocuments|TestRandomPolicies|TestLarge|TestMutants' ./internal/lab/prove
+
+bench-history: build ## Add what this commit costs to docs/bench/history.jsonl; PROGRAM=DIR adds the ratios of a run of bench program
+	$(SUDO) ./floodwall-lab bench history docs/bench/history.jsonl $(if $(PROGRAM),--program $(PROGRAM))
+
+verifier: ## Renew .ci/verifier.json, what verifiers of kernels have to do for the largest policies, as root
+	@scripts/setup build test kernels
+	@scripts/verifier
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
 	$(GO) run ./tools/docs readme $(FROM)

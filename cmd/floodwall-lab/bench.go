@@ -44,22 +44,23 @@ func benchCommand(e *env) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
-	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, dns, udp, detect, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
+	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, exchange, dns, udp, detect, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
 	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, two of udp, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
 	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
-	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets and blocklist, in place of their own")
-	flags.StringVar(&f.options.List, "list", "", "`file` of addresses for sets and blocklist, in place of random ones")
+	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets, exchange and blocklist, in place of their own")
+	flags.StringVar(&f.options.List, "list", "", "`file` of addresses for sets, exchange and blocklist, in place of random ones")
 	flags.IntVar(&f.options.Routes, "routes", 0, "`number` of routes of the router of placement (default 925525)")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`number` that all that detect sends follows from")
 	flags.StringVar(&f.options.Captures, "captures", os.Getenv("FLOODWALL_TRACES"), "`directory` of captures of real attacks, for detect (default that of FLOODWALL_TRACES)")
+	flags.StringVar(&f.options.Bpfilter, "bpfilter", os.Getenv("BPFILTER"), "`directory` of bpfilter's source with its benchmark built, to run beside, for program (default that of BPFILTER)")
 	flags.StringVar(&f.out, "out", "", "`directory` for report.html, tables.md, report.json and bench.txt (default bench/TIME in the state directory)")
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "in place of experiments: measure this host's costs, by which rules are placed")
 	e.JSONFlag(c)
-	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchFleetCommand(e))
+	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchHistoryCommand(e), benchFleetCommand(e))
 	return c
 }
 

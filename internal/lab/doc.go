@@ -13,3 +13,4 @@
 package lab
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type recipe -type address -type field16 -type counters -target bpfel -go-package lab lab ../../bpf/lab.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type holder -target bpfel -go-package lab stall ../../bpf/stall.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu

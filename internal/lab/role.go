@@ -26,7 +26,7 @@ type role struct {
 }
 
 // roles are what the processes do, by their names. What they return an error of is their end.
-var roles = map[string]func() error{connectName: connectMain, echoName: echoMain, loadName: loadMain, serverName: serverMain, sourceName: sourceMain, talkName: talkMain}
+var roles = map[string]func() error{connectName: connectMain, echoName: echoMain, loadName: loadMain, serverName: serverMain, sourceName: sourceMain, stallName: stallMain, talkName: talkMain}
 
 // mayPlay is whether this process has called Roles. One that has not would do in the process that it starts what it does itself.
 var mayPlay bool

@@ -15,17 +15,7 @@ import (
 // (scripts/kernels).
 func TestFormsLoad(t *testing.T) {
 	testutil.RequireRoot(t)
-	cases := []stackCase{{"every key", 0, false, xdpgen.Straight}, {"every key", 0, false, xdpgen.Tables}}
-	for method, lacks := range map[ir.CookieMethod]error{
-		ir.MethodHost: features.Reqsk(), ir.MethodListener: nil, ir.MethodRouter: features.RawCookies(),
-	} {
-		if lacks != nil {
-			t.Logf("without method %d: %v", method, lacks)
-			continue
-		}
-		cases = append(cases, stackCase{"usual", method, true, xdpgen.Straight}) // attack differs in the content of a map
-	}
-	for _, c := range cases {
+	for _, c := range loadableForms(t) {
 		t.Run(c.String(), func(t *testing.T) {
 			x := c.generate(t)
 			x.Egress = x.Egress && features.Egress() == nil
@@ -42,4 +32,19 @@ func TestFormsLoad(t *testing.T) {
 			}
 		})
 	}
+}
+
+// loadableForms are the forms that this kernel can have.
+func loadableForms(t *testing.T) []stackCase {
+	cases := []stackCase{{"every key", 0, false, xdpgen.Straight}, {"every key", 0, false, xdpgen.Tables}}
+	for method, lacks := range map[ir.CookieMethod]error{
+		ir.MethodHost: features.Reqsk(), ir.MethodListener: nil, ir.MethodRouter: features.RawCookies(),
+	} {
+		if lacks != nil {
+			t.Logf("without method %d: %v", method, lacks)
+			continue
+		}
+		cases = append(cases, stackCase{"usual", method, true, xdpgen.Straight}) // attack differs in the content of a map
+	}
+	return cases
 }

@@ -16,10 +16,6 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// mostProcessed is the most instructions that the verifier may process for any policy. It gives up at a million; what is
-// between is for kernels that prune less.
-const mostProcessed = 700_000
-
 // largest writes a policy with so many static and dynamic sets (own addresses come on top), which rules use in turn, and
 // every key in some rule.
 func largest(checks string, static, dynamic, rules int) string {
@@ -97,8 +93,8 @@ func verify(t *testing.T, text string, form xdpgen.Form) {
 	p := s.Load(t, x)
 	n := verified(t, p)
 	t.Logf("%d instructions in decide, %d processed", len(x.Decide), n)
-	if n > mostProcessed {
-		t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+	if n > subject.MostVerified {
+		t.Errorf("the verifier processed %d instructions, want at most %d", n, subject.MostVerified)
 	}
 	hints := subject.RuleHints(s, w)
 	var frames []subject.Probe

@@ -28,7 +28,7 @@ func pinText(path, name string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer unix.Munmap(memory[:cap(memory)])
+	defer unmap(memory)
 	binary.NativeEndian.PutUint64(memory, uint64(len(text)))
 	copy(memory[8:], text)
 	if err := m.Pin(path); err != nil {
@@ -66,7 +66,7 @@ func readText(path, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	defer unix.Munmap(memory[:cap(memory)])
+	defer unmap(memory)
 	length := binary.NativeEndian.Uint64(memory)
 	if length > uint64(len(memory)-8) {
 		return nil, fmt.Errorf("%s: it claims %d bytes of %d", name, length, len(memory)-8)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -231,19 +230,6 @@ func memoryOf(arrays map[string]*ebpf.Map) (memory map[string][]byte, release fu
 	}
 	return memory, release, nil
 }
-
-// mapMemory maps the memory of an array map.
-func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
-	page := os.Getpagesize()
-	memory, err := unix.Mmap(m.FD(), 0, (bytes+page-1)&^(page-1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("mapping its memory: %w", err)
-	}
-	return memory[:bytes:len(memory)], nil
-}
-
-// unmap gives up what mapMemory has mapped.
-func unmap(memory []byte) { unix.Munmap(memory[:cap(memory)]) }
 
 // Native is the program for drivers that run XDP themselves.
 func (p *Program) Native() *ebpf.Program { return p.collection.Programs[image.Program] }

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
-	"golang.org/x/sys/unix"
 )
 
 // Trial is a generation that decides until a deadline, and then leaves the devices to the one before, unless it is
@@ -114,7 +114,7 @@ const termSize = 16
 func (t term) deadline() *atomic.Int64 { return (*atomic.Int64)(unsafe.Pointer(&t.memory[0])) }
 func (t term) whole() *atomic.Int64    { return (*atomic.Int64)(unsafe.Pointer(&t.memory[8])) }
 
-func (t term) close() { unix.Munmap(t.memory[:cap(t.memory)]) }
+func (t term) close() { unmap(t.memory) }
 
 func (s *State) openTerm(n int) (term, error) {
 	m, err := ebpf.LoadPinnedMap(s.path(trialName(n), pinTerm), nil)

@@ -100,6 +100,13 @@ func mountsOfItsOwn() error {
 	return nil
 }
 
+// stay has all that is started from now on stay on a CPU.
+func (p *product) stay(cpu int) error {
+	placed := make(chan error, 1)
+	p.orders <- func() { placed <- lab.Place(cpu, lab.Ordinary) }
+	return <-placed
+}
+
 // start starts a command of the program in the host.
 func (p *product) start(c *exec.Cmd) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true} // Ctrl-C is for the bench, which ends it

@@ -24,6 +24,7 @@ type Experiment struct {
 var Experiments = []Experiment{
 	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", runDrop},
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", runSets},
+	{"exchange", "how long a list of up to 10 million that is exchanged or taken away stalls CPUs, with BPF maps beside", runExchange},
 	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", runBlocklist},
 	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", runPacketCost},
 	{"pass", "what a packet costs that passes, and a download and requests of a host, with nft, iptables and a flowtable beside", runPass},

@@ -113,7 +113,7 @@ func runProgram(ctx context.Context, s *rig.Session) error {
 				return err
 			}
 		}
-		return nil
+		return runBpfilter(ctx, s, at)
 	})
 }
 

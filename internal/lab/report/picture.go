@@ -10,14 +10,17 @@ import (
 // the names of its lines.
 type Picture struct {
 	Title string
-	X, Y  string // units; both axes are logarithmic
+	X, Y  string // units; both axes are logarithmic, unless X is to be linear
+
+	LinearX bool
+
 	chart chart
 	looks looks
 }
 
 // Line adds a line of points, of which those that a logarithmic axis has no place for are left out.
 func (p *Picture) Line(label string, points [][2]float64) {
-	p.chart.LogX, p.chart.LogY = true, true
+	p.chart.LogX, p.chart.LogY = !p.LinearX, true
 	if p.looks == nil {
 		p.looks = looks{}
 	}

@@ -25,6 +25,14 @@ func (s Samples) Median() float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
+// Longest is the greatest figure; NaN when there is none.
+func (s Samples) Longest() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	return slices.Max(s)
+}
+
 // spread is the difference between the largest figure and the smallest.
 func (s Samples) spread() float64 {
 	if len(s) == 0 {

@@ -11,6 +11,7 @@ import (
 var usualTime = map[string]struct{ full, quick time.Duration }{
 	"drop":      {4 * time.Minute, 30 * time.Second},
 	"sets":      {20 * time.Minute, 40 * time.Second},
+	"exchange":  {6 * time.Minute, 30 * time.Second},
 	"cost":      {12 * time.Minute, 50 * time.Second},
 	"pass":      {8 * time.Minute, 60 * time.Second},
 	"limit":     {7 * time.Minute, 50 * time.Second},

@@ -23,11 +23,12 @@ type Options struct {
 	Phase    time.Duration  // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
 	Quick    bool           // small sizes, short windows: whether it works, not how fast it is
 	All      bool           // also what takes minutes: the slow tools with 10 million addresses
-	Sizes    []int          // of random address lists, for sets and blocklist; nil: each has its own
+	Sizes    []int          // of random address lists, for sets, exchange and blocklist; nil: each has its own
 	Routes   int            // of the router of placement; 0: 925,525, as in the article
-	Rows     *regexp.Regexp // of packet rates, dns, udp, detect, synproxy and program, those whose names match; nil: all
+	Rows     *regexp.Regexp // of packet rates, exchange, dns, udp, detect, synproxy and program, those whose names match; nil: all
 	List     string         // a file of addresses for both to measure with, in place of random ones
 	Seed     uint64         // of what detect sends; the same seed gives the same packets
+	Bpfilter string         // a source tree of bpfilter in which its benchmark is built, for program; "": none
 	Captures string         // a directory of recorded attacks, for detect; "": none
 	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
 

@@ -1,0 +1,7 @@
+// Package history keeps what Floodwall cost, commit by commit, in a file that grows: a JSON object a line, oldest first. It measures nothing
+// itself: counts are of package guard, ratios of a report of `bench program`.
+//
+//	lines, err := history.Read("docs/bench/history.jsonl")
+//	added, err := history.Append("docs/bench/history.jsonl", history.Line{Commit: head, Kind: history.Measured, Instructions: counts})
+//	err = history.Chart(lines).WriteSVG(out)
+package history

@@ -1,0 +1,142 @@
+package subject
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// MostVerified is how many instructions the verifier may process of any program. It gives up at a million (kernel include/linux/bpf.h,
+// BPF_COMPLEXITY_LIMIT_INSNS); what is between is for kernels that prune less.
+const MostVerified = 700_000
+
+// MostStackBytes is how much stack a chain of calls may take (kernel kernel/bpf/verifier.c, MAX_BPF_STACK).
+const MostStackBytes = 512
+
+// Verified is what the verifier says of a program that it has taken.
+type Verified struct {
+	Instructions int `json:"instructions"` // that it processed
+	States       int `json:"states"`       // that it kept, in all
+	Peak         int `json:"peak"`         // that it kept at a time
+	Stack        int `json:"stack"`        // bytes of the largest frame
+}
+
+// The verifier's statistics, and the frame of each function (kernel/bpf/verifier.c, print_verification_stats).
+var (
+	statisticsLine = regexp.MustCompile(`processed (\d+) insns .* total_states (\d+) peak_states (\d+)`)
+	stackLine      = regexp.MustCompile(`stack depth ([0-9+]+)`)
+)
+
+// ReadVerified reads the log of a program that was loaded with ebpf.LogLevelStats.
+func ReadVerified(log string) (v Verified, err error) {
+	found, stack := statisticsLine.FindStringSubmatch(log), stackLine.FindStringSubmatch(log)
+	if found == nil || stack == nil {
+		return v, fmt.Errorf("the verifier's log has no statistics: %q", log)
+	}
+	for i, to := range []*int{&v.Instructions, &v.States, &v.Peak} {
+		if *to, err = strconv.Atoi(found[i+1]); err != nil {
+			return v, err
+		}
+	}
+	for text := range strings.SplitSeq(stack[1], "+") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return v, err
+		}
+		v.Stack = max(v.Stack, n)
+	}
+	return v, nil
+}
+
+// VerifierKernel is what a kernel's verifier says of programs.
+type VerifierKernel struct {
+	Release  string              `json:"release"` // of the kernel, as uname -r says
+	Programs map[string]Verified `json:"programs"`
+}
+
+// VerifierFile is .ci/verifier.json: what is known of each kernel, by its version, as 6.1.
+type VerifierFile map[string]VerifierKernel
+
+// ReadVerifierFile reads the file; one that is not there is empty.
+func ReadVerifierFile(path string) (VerifierFile, error) {
+	f := VerifierFile{}
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return f, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verifier's statistics %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Write writes the file.
+func (f VerifierFile) Write(path string) error {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetIndent("", "  ")
+	if err := e.Encode(f); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}
+
+// VersionOf is the version of a release, as 6.1 of 6.1.0-42-amd64.
+func VersionOf(release string) string {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return release
+	}
+	minor := parts[1]
+	if end := strings.IndexFunc(minor, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		minor = minor[:end]
+	}
+	return parts[0] + "." + minor
+}
+
+// How much more than it is known to be a figure may be: on the same kernel, and on another release of its version.
+const (
+	sameRelease  = 0.02
+	otherRelease = 0.10
+)
+
+// Compare lists what is wrong with a program on a kernel: too near to a limit, or more than is known.
+func (f VerifierFile) Compare(release, program string, v Verified) (wrong []string) {
+	if v.Instructions > MostVerified {
+		wrong = append(wrong, fmt.Sprintf("%d instructions processed, at most %d leave enough of the million that the verifier takes", v.Instructions, MostVerified))
+	}
+	if v.Stack > MostStackBytes {
+		wrong = append(wrong, fmt.Sprintf("a frame of %d bytes, at most %d are allowed", v.Stack, MostStackBytes))
+	}
+	kernel, ok := f[VersionOf(release)]
+	if !ok {
+		return wrong // a kernel that nobody has counted on
+	}
+	known, ok := kernel.Programs[program]
+	if !ok {
+		return append(wrong, "it is not known of this kernel: make verifier")
+	}
+	more := otherRelease
+	if kernel.Release == release {
+		more = sameRelease
+	}
+	for _, of := range []struct {
+		what       string
+		got, known int
+	}{
+		{"instructions processed", v.Instructions, known.Instructions}, {"states", v.States, known.States}, {"states at a time", v.Peak, known.Peak},
+		{"bytes in the largest frame", v.Stack, known.Stack},
+	} {
+		if float64(of.got) > (1+more)*float64(of.known)+1 {
+			wrong = append(wrong, fmt.Sprintf("%d %s, it was %d: say why in the commit, and renew it by make verifier", of.got, of.what, of.known))
+		}
+	}
+	return wrong
+}
