@@ -74,7 +74,7 @@ static __always_inline __u32 datagram_length(struct packet *p)
 
 /*
  * The cookie of a client, for a number of COOKIE_UNITs since the system started, of which it has the lowest bit, and a version, of which it has
- * so many bits. It is never NO_CHALLENGE. The secrets of the table of replies stay.
+ * so many bits. One of A2S, which has no version, is never NO_CHALLENGE. The secrets of the table of replies stay.
  */
 static __always_inline __u32 client_cookie(const struct ends *e, __u64 unit, __u64 version, __u32 bits)
 {
@@ -86,7 +86,7 @@ static __always_inline __u32 client_cookie(const struct ends *e, __u64 unit, __u
 	__u32 shown = (unit & 1) | version << 1, cookie;
 
 	cookie = (siphash13_end(&h, rest, addresses + 7) & ~((2U << bits) - 1)) | shown;
-	return cookie == NO_CHALLENGE ? cookie - 2 : cookie;
+	return !bits && cookie == NO_CHALLENGE ? cookie - 2 : cookie;
 }
 
 /* The same of a packet's source. */

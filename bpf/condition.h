@@ -138,7 +138,7 @@ static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, st
 	case ASKS_SERVED:
 		return serves && is_served(ctx, p);
 	case ASKS_QUERY:
-		return challenges && query_of(ctx, p, c->flood);
+		return challenges && proves_query(p, query_of(ctx, p, c->flood));
 	case ASKS_OPENING:
 		return challenges && opens(p, query_of(ctx, p, c->flood));
 	}

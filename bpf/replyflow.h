@@ -181,7 +181,10 @@ static __always_inline __u64 reply_product(__u64 word, __u64 secret)
 	return (word & 0xffffffff) * (word >> 32);
 }
 
-/* Of two pairs of addresses, chosen without the secrets, at most one of 2^30 has the same sum. */
+/*
+ * Of two pairs of addresses, chosen without the secrets, few have the same sum: of NH one of 2^32. Here a carry goes from the lower half into the upper one,
+ * and each secret is odd, so some bits of that are lost.
+ */
 static __always_inline __u64 reply_addresses6(__u64 other_hi, __u64 other_lo, __u64 own_hi, __u64 own_lo)
 {
 	struct reply_secrets *k = reply_secrets();

@@ -15,7 +15,7 @@ func roundUp(n uint64) uint64 { return (n + ir.KnownShare - 1) / ir.KnownShare }
 // flood adds the rules that protect a UDP service from floods, before the rule that passes its traffic:
 //   - packets of known clients pass;
 //   - so do all others as long as there is no flood of them;
-//   - else queries of a2s and requests of raknet that prove nothing are challenged, which costs a forger's victim less than the forger;
+//   - else queries of a2s and requests of raknet that prove nothing are challenged, with no more bytes than they have;
 //   - those that prove their address are dropped beyond the limits by prefix, and within them answered from here where that can be;
 //   - those pass that have an identifier which the service has issued to anybody, or a cookie of ours;
 //   - those are dropped with which nobody begins to talk, then those beyond the limit for all together, and then those beyond the limits by prefix.

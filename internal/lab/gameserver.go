@@ -94,7 +94,7 @@ func (t *talker) joined(c *talking, message []byte) {
 	case c.answered:
 		return
 	case kind == a2sChallenge && len(message) == 9:
-		reply = append(append(reply, t.Join[:a2sInfoSize]...), message[5:]...)
+		reply = append(append(reply, t.Join[:min(a2sInfoSize, len(t.Join))]...), message[5:]...)
 	case kind == rakNetReply1 && len(message) >= rakNetCookie+15:
 		reply = append(append(reply, rakNetRequest2), rakNetMagic...)
 		reply = append(append(reply, message[rakNetCookie+9:rakNetCookie+13]...), 0) // the cookie, and that it is not signed

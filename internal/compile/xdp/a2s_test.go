@@ -369,6 +369,36 @@ func TestGameAnswersRate(t *testing.T) {
 	}
 }
 
+// TestGameCookieEdge has a cookie of a unit of time that has just begun come to the entry, whose coarse clock still shows the end of the unit before.
+func TestGameCookieEdge(t *testing.T) {
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	memory, release, err := f.Memory(image.Tick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	tick := memory[image.Tick]
+	const ticks = 1<<image.TickBits - 1
+	plain := slices.Insert(arrived(t, client, gameInfo("")), 12, 0x81, 0, 0, 3, 0x81, 0, 0, 4) // for general(), which has the exact clock
+	challenge, _ := f.answered(t, plain)
+	frame := arrived(t, client, gameInfo(string(challenge[len(challenge)-4:])))
+	edge := uint64(image.Monotonic()) >> 36 << 36
+	for shown := false; !shown; {
+		f.answered(t, plain) // the clock is of this tick
+		late := edge - 1<<20 | binary.NativeEndian.Uint64(tick)&ticks
+		binary.NativeEndian.PutUint64(tick, late)
+		if err := f.Map("answer_times").Put(uint32(0), make([]uint64, ebpf.MustPossibleCPU())); err != nil {
+			t.Fatal(err)
+		}
+		_, passes := f.answered(t, frame)
+		if shown = binary.NativeEndian.Uint64(tick) == late; shown && !passes {
+			t.Error("a query with a cookie does not pass")
+		}
+	}
+}
+
 // TestGameAnswersForwarded has packets with an answer of a game server leave that have come in at a device. Those count that are for a client whose query with a
 // challenge went to the server, but for one that leaves where it came in.
 func TestGameAnswersForwarded(t *testing.T) {

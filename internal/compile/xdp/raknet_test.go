@@ -293,3 +293,23 @@ func TestRakNetObserved(t *testing.T) {
 	}
 	f.leave(t, left(t, client, reply1("1234", 1464)))
 }
+
+// TestRakNetNeighbours has forged second requests come from all addresses of a client's prefix. They prove nothing, so they are not charged to its limit, and the
+// client's own second request passes.
+func TestRakNetNeighbours(t *testing.T) {
+	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
+	f := loadFlooded(t, "{protect: raknet, total: {rate: 1/h, burst: 1}}")
+	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
+	f.leave(t, left(t, "udp 198.51.100.99:1 > 192.0.2.1:7000", reply1("", 1492)))
+	f.answered(t, arrived(t, "udp 203.0.113.1:1 > 192.0.2.1:7000", []byte("what total lets pass")))
+	reply, _ := f.answered(t, arrived(t, client, request1(11, 1172)))
+	for i := range 2000 {
+		forged := fmt.Sprintf("udp 198.51.100.%d:%d > 192.0.2.1:7000", 1+i%200, 1000+i)
+		if _, passes := f.answered(t, arrived(t, forged, request2("1234", false, 1200))); passes {
+			t.Fatalf("%s passes with a forged cookie", forged)
+		}
+	}
+	if _, passes := f.answered(t, arrived(t, client, request2(string(reply[26:30]), false, 1200))); !passes {
+		t.Error("the request of the client does not pass")
+	}
+}

@@ -45,7 +45,7 @@ const (
 	AsksSpent                        // whether the one limit in Over would be exceeded: the packet is not charged
 	AsksStray                        // whether the packet has not the form of one with which somebody begins to talk
 	AsksServed                       // whether the packet is a query with a cookie of ours, and there is an answer of the service to give
-	AsksQuery                        // whether the packet is a query, as packet.Datagrams.Asks says
+	AsksQuery                        // whether the packet is a query, as packet.Datagrams.Asks says, that proves its source's address
 	AsksOpening                      // whether it is one that is answered with a challenge, as packet.Datagrams.Opens says, unless it proves its source's address
 )
 
@@ -70,12 +70,14 @@ func (e *evaluation) asked(r *Rule) bool {
 	case AsksServed:
 		return e.Served != nil && e.Served(r.Flood, e.pkt)
 	case AsksQuery:
-		return e.program.Floods[r.Flood].Protocol.Asks(e.pkt.Payload)
+		return e.program.Floods[r.Flood].Protocol.Asks(e.pkt.Payload) && e.proves(r)
 	case AsksOpening:
-		return e.program.Floods[r.Flood].Protocol.Opens(e.pkt.Payload) && !(e.Proves != nil && e.Proves(r.Flood, e.pkt))
+		return e.program.Floods[r.Flood].Protocol.Opens(e.pkt.Payload) && !e.proves(r)
 	}
 	return true
 }
+
+func (e *evaluation) proves(r *Rule) bool { return e.Proves != nil && e.Proves(r.Flood, e.pkt) }
 
 // floodLine says by what floods at a service are detected.
 func (p *Program) floodLine(f *Flood) string {
