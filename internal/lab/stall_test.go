@@ -29,21 +29,24 @@ func TestStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, errFrom := Now()
-	errHeld := keep(1, hold)
-	to, errTo := Now()
-	if err := errors.Join(errFrom, errHeld, errTo); err != nil {
-		t.Fatal(err)
-	}
-	seen := w.Between(from, to)
-	var held time.Duration // what else there is with a greater right to the CPU may cut it in two
-	for _, s := range seen {
-		if s.CPU == 1 && s.Holder == holderName && s.Waited <= s.Late {
-			held += s.Waited
+	var seen []Stall
+	held := func() (sum time.Duration) { // what else there is with a greater right to the CPU may cut it in parts
+		from, errFrom := Now()
+		errHeld := keep(1, hold)
+		to, errTo := Now()
+		if err := errors.Join(errFrom, errHeld, errTo); err != nil {
+			t.Fatal(err)
 		}
+		seen = w.Between(from, to)
+		for _, s := range seen {
+			if s.CPU == 1 && s.Holder == holderName && s.Waited <= s.Late {
+				sum += s.Waited
+			}
+		}
+		return sum
 	}
-	if held < hold/2 {
-		t.Errorf("stalls of CPU 1 of %v by %s, want %v, among %+v", held, holderName, hold, seen)
+	if !testutil.Eventually(20*time.Second, func() bool { return held() >= hold/2 }) { // the machine may be taken away meanwhile
+		t.Errorf("no stall of CPU 1 of %v by %s, among %+v", hold, holderName, seen)
 	}
 	if early := w.Between(0, 1); len(early) > 0 {
 		t.Errorf("stalls before all began: %+v", early)

@@ -82,7 +82,7 @@ verified 1 d7f3d1f4
 flows 3 9ffea29c
 .data.flowbits 1 20b469d8
 .data.cookies 1 f53966fb
-.data.ends 1 a9b805d2
+.data.ends 2 a9b805d2
 .data.syn_keys 1 2f48b0c1
 protection_states 1 1ddc0c9d
 .data.dynamic 4 49312ddd
@@ -94,8 +94,8 @@ offences 1 0e56ae1c
 samples 2 0e56ae1c
 samplers 2 47fd42a9
 .data.floods 2 bf98dcb4
-.data.replied 2 aa185620
-.data.replies 2 4629dfaf
+.data.replied 3 aa185620
+.data.replies 3 4629dfaf
 .data.services 1 7171248a
 game_answers 1 a55605d6
 raknet_servers 2 b8e1dc17

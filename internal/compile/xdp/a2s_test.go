@@ -369,7 +369,7 @@ func TestGameAnswersRate(t *testing.T) {
 	}
 }
 
-// TestGameCookieEdge has a cookie of a unit of time that has just begun come to the entry, whose coarse clock still shows the end of the unit before.
+// TestGameCookieEdge has a cookie of a new unit of time come to the entry, whose coarse clock still shows the end of the unit before.
 func TestGameCookieEdge(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")

@@ -6,5 +6,5 @@
 //
 //	c := smt.New()
 //	x := c.Var("x", 8)
-//	answer, err := c.Solve(ctx, smt.Limits{Time: time.Minute}, c.Eq(c.Add(x, x), c.Const(8, 1)), nil)
+//	answer, model, err := c.Solve(ctx, smt.Limits{Time: time.Minute}, c.Eq(c.Add(x, x), c.Const(8, 1)))
 package smt
