@@ -40,7 +40,7 @@ func (w *world) bitOf(c *smt.Context, bitmap string, bit *smt.Term, mask uint64)
 func (w *world) unlisted(c *smt.Context) *smt.Term { return c.Eq(w.class(c), c.Const(64, 0)) }
 
 func (w *world) filter4(c *smt.Context) {
-	if len(w.classes.of(false)) < 2 {
+	if w.tables.empty(false) {
 		return
 	}
 	d := w.decoded
@@ -79,7 +79,7 @@ func (w *world) filter4(c *smt.Context) {
 }
 
 func (w *world) filter6(c *smt.Context) {
-	if len(w.classes.of(true)) < 2 {
+	if w.tables.empty(true) {
 		return
 	}
 	bit := c.Lshr(c.Mul(c.ZExt(w.decoded.joined(w.decoded.source[:4]), 64), c.Const(64, 0x9e3779b97f4a7c15)), c.Const(64, 44))

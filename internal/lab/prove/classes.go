@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -18,7 +19,10 @@ type classes struct {
 	number map[string]int // of such a list
 	vector map[uint16]int // of each class, which lists hold for its addresses: an index in vectors
 	family [2]map[uint16]bool
-	first4 [256]bool // first bytes of IPv4 addresses that have a class other than 0
+	sorted [2][]uint16
+	sample [2]map[uint16]wide // of each class an address
+	passes [2][]wide          // addresses of class 0 that the filters let pass
+	first4 [256]bool          // first bytes of IPv4 addresses that have a class other than 0
 
 	vectors []string       // a byte for each list, 1 if it holds
 	known   map[string]int // of each text its index
@@ -46,6 +50,7 @@ func key(sets []int) string { return fmt.Sprint(sets) }
 func proveTables(p *ir.Program, t *tables) (*classes, error) {
 	c := &classes{number: map[string]int{}, vector: map[uint16]int{}, known: map[string]int{}}
 	c.family[0], c.family[1] = map[uint16]bool{0: true}, map[uint16]bool{0: true}
+	c.sample[0], c.sample[1] = map[uint16]wide{}, map[uint16]wide{}
 	used := map[int][]int{} // by a set, the lists that have it
 	for i := range p.Rules {
 		for _, a := range slices.Concat(p.Rules[i].Src, p.Rules[i].Dst) {
@@ -68,7 +73,25 @@ func proveTables(p *ir.Program, t *tables) (*classes, error) {
 	}
 	c.hosts.Key, c.hosts.Factor, c.hosts.Filter = t.number("hosts4_key"), t.number("hosts4_factor"), t.number("hosts4_filter")
 	c.hosts.Wide, c.hosts.Narrow = t.number("hosts4_wide"), t.number("hosts4_narrow")
-	return c, errors.Join(c.prove4(p, t, used), c.prove6(p, t, used))
+	err := errors.Join(c.prove4(p, t, used), c.prove6(p, t, used))
+	if err == nil {
+		c.findPassing(t)
+	}
+	return c, err
+}
+
+// findPassing finds an address of class 0 in each family that the filters in front of the tables let pass. z3 does not find it: the filters are hashes.
+func (c *classes) findPassing(t *tables) {
+	const tries = 1 << 22
+	for i := range uint32(tries) {
+		a := i * 0x9e3779b1
+		if len(c.passes[0]) == 0 && len(t.memory[image.Filter4]) > 0 && t.inFilter4(a) && t.class4(a) == 0 {
+			c.passes[0] = append(c.passes[0], wide{0, uint64(a)})
+		}
+		if w := (wide{uint64(a) << 32, 1}); len(c.passes[1]) == 0 && len(t.memory[image.Filter6]) > 0 && t.inFilter6(a) && t.class6(w) == 0 {
+			c.passes[1] = append(c.passes[1], w)
+		}
+	}
 }
 
 // vectorOf is the index of which lists hold where some sets have an address.
@@ -98,6 +121,13 @@ func (c *classes) see(v6 bool, class uint16, vector int) bool {
 	c.vector[class] = vector
 	c.family[flag(v6)][class] = true
 	return true
+}
+
+// show notes an address of a class, for counterexamples.
+func (c *classes) show(v6 bool, class uint16, a wide) {
+	if _, ok := c.sample[flag(v6)][class]; !ok {
+		c.sample[flag(v6)][class] = a
+	}
 }
 
 // edge is where a set begins or has ended.
@@ -190,6 +220,7 @@ func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 		if class != 0 {
 			c.first4[a>>24] = true
 		}
+		c.show(false, class, wide{0, uint64(a)})
 		if !c.see(false, class, v.vector) {
 			return &errTable{addr4(a), class, c.vectors[v.vector]}
 		}
@@ -283,6 +314,7 @@ func (c *classes) prove6(p *ir.Program, t *tables, used map[int][]int) error {
 			if len(t.memory[image.Buckets6]) > 0 {
 				class = t.class6(a)
 			}
+			c.show(true, class, a)
 			if !c.see(true, class, v.vector) {
 				var b [16]byte
 				binary.BigEndian.PutUint64(b[:8], a.hi)
@@ -318,23 +350,22 @@ func (c *classes) filtered6(t *tables, first wide, length int) error {
 }
 
 // of are the classes that addresses of a family have, ascending.
-func (c *classes) of(v6 bool) (list []uint16) {
-	for class := range c.family[flag(v6)] {
-		list = append(list, class)
+func (c *classes) of(v6 bool) []uint16 {
+	if n := flag(v6); len(c.sorted[n]) != len(c.family[n]) {
+		c.sorted[n] = slices.Sorted(maps.Keys(c.family[n]))
 	}
-	slices.Sort(list)
-	return list
+	return c.sorted[flag(v6)]
 }
 
-// holds is for each class whether any of some sets has its addresses; nil if the classes do not tell.
-func (c *classes) holds(_ bool, sets []int) map[uint16]bool {
+// holds is for each of some classes whether any of some sets has its addresses; nil if the classes do not tell.
+func (c *classes) holds(of []uint16, sets []int) []bool {
 	n, ok := c.number[key(sets)]
 	if !ok {
 		return nil
 	}
-	out := map[uint16]bool{}
-	for class, v := range c.vector {
-		out[class] = c.vectors[v][n] == 1
+	out := make([]bool, len(of))
+	for i, class := range of {
+		out[i] = c.vectors[c.vector[class]][n] == 1
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package prove
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
@@ -165,30 +164,18 @@ func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
 	return in
 }
 
-// static is whether an address is in any of some static sets.
+// static is whether an address is in any of some static sets. The class tells of a source; of a destination nothing is known.
 func (m *meaning) static(sets []int, destination bool) *smt.Term {
 	if !destination {
-		if t := m.world.inSets(m.Context, m.kind.v6, sets); t != nil {
+		if t := m.world.inSets(m.Context, sets); t != nil {
 			return t
 		}
 	}
-	side, bytes := "source", m.source
+	side := "source"
 	if destination {
-		side, bytes = "destination", m.dest
+		side = "destination"
 	}
-	prefixes := []netip.Prefix{}
-	for _, s := range sets {
-		static := m.program.Sets[s].Static
-		if static == nil {
-			continue
-		}
-		for p := range static.Prefixes() {
-			if prefixes = append(prefixes, p); len(prefixes) > 64 {
-				return m.Var(fmt.Sprintf("%s_in_%v", side, sets), 0) // any: the entry leaves it to general()
-			}
-		}
-	}
-	return m.withinAny(bytes, prefixes)
+	return m.Var(fmt.Sprintf("%s_in_%v", side, sets), 0) // any: the entry leaves it to general()
 }
 
 // member is whether a dynamic set has an address: its memory has, by the same function that the program asks.

@@ -219,7 +219,7 @@ func (s *Subject) mutant(r *rand.Rand, reached map[int][]kind) (mutant, bool) {
 func (s *Subject) reached() (map[int][]kind, error) {
 	out := map[int][]kind{}
 	for _, k := range kinds() {
-		q, err := s.query(k, s.entry)
+		q, err := s.query(k, s.entry, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -252,11 +252,11 @@ func (s *Subject) refute(ctx context.Context, l smt.Limits, m mutant, reached ma
 	}
 	answer := smt.Unsatisfiable
 	for _, k := range list {
-		q, err := changed.query(k, changed.entry)
+		q, err := changed.query(k, changed.entry, nil)
 		if err != nil {
 			return smt.Satisfiable
 		}
-		switch a, _, _ := q.c.Solve(ctx, l, q.differ); a {
+		switch a, _, _ := q.solve(ctx, l); a {
 		case smt.Satisfiable:
 			return a
 		case smt.Unknown:

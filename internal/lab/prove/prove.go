@@ -93,20 +93,42 @@ type Result struct {
 	Terms    int           `json:"terms"`              // of the formula
 }
 
+// mostClasses is how many classes of addresses a query has. z3 is slow where code and rules are choices among thousands.
+const mostClasses = 64
+
+// parts are the classes of a kind's sources, in parts of which each is a query.
+func (s *Subject) parts(k kind) [][]uint16 {
+	all := s.world.classes.of(k.v6)
+	if len(all) <= mostClasses {
+		return [][]uint16{nil}
+	}
+	return slices.Collect(slices.Chunk(all, mostClasses))
+}
+
 // Kind proves that what the entry decides of a kind of frames is what the program means.
 func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	start := time.Now()
-	r.Kind = k.String()
+	r.Kind, r.Answer = k.String(), smt.Unsatisfiable
 	defer func() { r.Time = time.Since(start) }()
-	q, err := s.query(k, s.entry)
-	if err != nil {
-		r.Why = err.Error()
-		return r
+	for _, classes := range s.parts(k) {
+		if !s.kindPart(ctx, k, classes, l, &r) {
+			break
+		}
 	}
-	r.Terms = q.c.Terms()
-	r.Decided = !q.decided.IsFalse()
-	answer, model, err := q.c.Solve(ctx, l, q.differ)
-	r.Answer, r.CPU = answer, q.c.Used
+	return r
+}
+
+// kindPart is the query of a kind for some classes of sources. It reports whether it was proved.
+func (s *Subject) kindPart(ctx context.Context, k kind, classes []uint16, l smt.Limits, r *Result) bool {
+	q, err := s.query(k, s.entry, classes)
+	if err != nil {
+		r.Answer, r.Why = smt.Unknown, err.Error()
+		return false
+	}
+	r.Terms = max(r.Terms, q.c.Terms())
+	r.Decided = r.Decided || !q.decided.IsFalse()
+	answer, model, err := q.solve(ctx, l)
+	r.Answer, r.CPU = answer, r.CPU+q.c.Used
 	switch {
 	case err != nil:
 		r.Why = err.Error()
@@ -115,7 +137,39 @@ func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	case answer == smt.Unknown:
 		r.Why = "z3 has not found an answer within its time and memory"
 	}
-	return r
+	return answer == smt.Unsatisfiable
+}
+
+// solve asks z3. Where products matter, it first tries a source of each class.
+func (q *query) solve(ctx context.Context, l smt.Limits) (smt.Answer, *smt.Model, error) {
+	return q.c.Solve(ctx, l, q.differ, q.sources()...)
+}
+
+// sources are formulas that fix the source: to an address of a class each, and to one of class 0 that the filters let pass. Their hashes are numbers
+// then, which z3 could not find.
+func (q *query) sources() (list []*smt.Term) {
+	const most = 16
+	w, v6 := q.machine.world, q.meaning.kind.v6
+	fix := func(a wide, class int) {
+		hi, lo := q.meaning.halves(q.meaning.source)
+		if !v6 {
+			a.lo |= 0xffff_0000_0000
+		}
+		list = append(list, q.c.And(
+			q.c.Eq(hi, q.c.Const(64, a.hi)), q.c.Eq(lo, q.c.Const(64, a.lo)), q.c.Eq(q.c.Var("class", 32), q.c.Const(32, uint64(class))),
+		))
+	}
+	for i, class := range w.mine() {
+		if a, ok := w.classes.sample[flag(v6)][class]; ok && len(list) < most {
+			fix(a, i)
+		}
+		if class == 0 {
+			for _, a := range w.classes.passes[flag(v6)] {
+				fix(a, i)
+			}
+		}
+	}
+	return list
 }
 
 // query is the formula of the frames of a kind for which the code does something else than the program means.
@@ -135,7 +189,7 @@ type difference struct {
 	why  string
 }
 
-func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
+func (s *Subject) query(k kind, code asm.Instructions, classes []uint16) (*query, error) {
 	resolved, err := newCode(code)
 	if err != nil {
 		return nil, err
@@ -143,6 +197,7 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 	c := smt.New()
 	f := newFrame(c, k.known(c))
 	w := *s.world
+	w.only = classes
 	d := decode(c, f, k)
 	w.decoded = d
 	meaning := mean(d, &w)

@@ -24,6 +24,14 @@ func (t *tables) set(name string) bool {
 	return v
 }
 
+// empty reports whether a family has no table.
+func (t *tables) empty(v6 bool) bool {
+	if v6 {
+		return len(t.memory[image.Filter6]) == 0
+	}
+	return t.number("filter4_mask") == 0 && !t.hosts()
+}
+
 var native = binary.NativeEndian
 
 // Sizes of struct line, struct full and union hosts of bpf/classify.h, in bytes, and of their parts.

@@ -16,6 +16,7 @@ type world struct {
 	limits  []image.LimitInfo
 	dynamic map[int]int       // the number of each dynamic set, by its index
 	classes *classes          // of addresses, as the proof of the tables has found them
+	only    []uint16          // nil, or classes to which this part of the proof is confined
 	offsets map[string]uint32 // of the constants of limits
 	tables  *tables
 	marksAt int // where the marks of dynamic sets are in their memory
@@ -64,9 +65,17 @@ func (w *world) sourceIs(c *smt.Context, args []*smt.Term) *smt.Term {
 	return c.And(c.Eq(args[0], hi), c.Eq(args[1], lo))
 }
 
-// class is the class of the source: one of those that addresses of its family have.
+// mine are the classes that the source may have in this part of the proof: all that addresses of its family have, or some of them.
+func (w *world) mine() []uint16 {
+	if w.only != nil {
+		return w.only
+	}
+	return w.classes.of(w.decoded.kind.v6)
+}
+
+// class is the class of the source.
 func (w *world) class(c *smt.Context) *smt.Term {
-	list := w.classes.of(w.decoded.kind.v6)
+	list := w.mine()
 	values := make([]uint64, len(list))
 	for i, class := range list {
 		values[i] = uint64(class)
@@ -75,13 +84,30 @@ func (w *world) class(c *smt.Context) *smt.Term {
 }
 
 // inSets is whether the source is in any of some static sets, by its class; nil if the classes do not tell.
-func (w *world) inSets(c *smt.Context, v6 bool, sets []int) *smt.Term {
-	in := w.classes.holds(v6, sets)
+func (w *world) inSets(c *smt.Context, sets []int) *smt.Term {
+	in := w.classes.holds(w.mine(), sets)
 	if in == nil {
 		return nil
 	}
-	bit := c.Map(w.class(c), 1, func(class uint64) uint64 { return flag(in[uint16(class)]) })
-	return c.Eq(bit, c.Const(1, 1))
+	index, out := c.Var("class", 32), c.False()
+	for i := 0; i < len(in); i++ {
+		first := i
+		for i < len(in) && in[i] {
+			i++
+		}
+		if i == first {
+			continue
+		}
+		is := c.Eq(index, c.Const(32, uint64(first)))
+		switch {
+		case i == len(in): // as the choice of the class has it: what is above the last is the last
+			is = c.ULE(c.Const(32, uint64(first)), index)
+		case i-first > 1:
+			is = c.And(c.ULE(c.Const(32, uint64(first)), index), c.ULT(index, c.Const(32, uint64(i))))
+		}
+		out = c.Or(out, is)
+	}
+	return out
 }
 
 // hostNumber is the number of the source in the hash of hosts: permuted() of bpf/classify.h.

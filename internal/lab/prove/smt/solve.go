@@ -53,8 +53,8 @@ func Available() bool {
 }
 
 // Solve asks z3 whether any values satisfy a formula. Where some do, the model has those of the variables and applications in the formula. A
-// formula that is constant needs no process.
-func (c *Context) Solve(ctx context.Context, l Limits, formula *Term) (Answer, *Model, error) {
+// formula that is constant needs no process. Where it depends on products, attempts are conditions under which values may be found sooner.
+func (c *Context) Solve(ctx context.Context, l Limits, formula *Term, attempts ...*Term) (Answer, *Model, error) {
 	if formula.IsFalse() {
 		return Unsatisfiable, nil, nil
 	}
@@ -62,25 +62,36 @@ func (c *Context) Solve(ctx context.Context, l Limits, formula *Term) (Answer, *
 	p.visit(formula)
 	defer func() { c.Used += p.used }()
 	answer, m, err := p.ask(ctx, l, formula)
-	if answer == Unsatisfiable || err != nil || !p.multiplies || answer == Satisfiable && m.Eval(formula) == 1 { // with real products, too
+	if answer != Satisfiable || err != nil || !p.multiplies || m.Eval(formula) == 1 { // with real products, too
 		return answer, m, err
 	}
 	p.exact = true
-	if answer == Satisfiable { // perhaps real products, of the factors that it has found, do as well
-		fixed := formula
-		for _, t := range p.order {
-			if t.Op == OpMul {
-				for _, a := range t.Args {
-					fixed = c.and(fixed, c.Eq(a, c.Const(a.Width, m.Eval(a))))
-				}
-			}
-		}
-		p.visit(fixed)
-		if answer, m, err := p.ask(ctx, l, fixed); answer == Satisfiable || err != nil {
+	// perhaps real products, of the factors that it has found, do as well
+	attempts = append([]*Term{p.factors(c, m)}, attempts...)
+	for _, attempt := range attempts {
+		tried := newPrinter()
+		tried.exact = true
+		tried.visit(c.and(formula, attempt))
+		answer, m, err := tried.ask(ctx, l, c.and(formula, attempt))
+		p.used += tried.used
+		if answer == Satisfiable || err != nil {
 			return answer, m, err
 		}
 	}
 	return p.ask(ctx, l, formula)
+}
+
+// factors is that all factors are those of a model.
+func (p *printer) factors(c *Context, m *Model) *Term {
+	out := c.True()
+	for _, t := range p.order {
+		if t.Op == OpMul {
+			for _, a := range t.Args {
+				out = c.and(out, c.Eq(a, c.Const(a.Width, m.Eval(a))))
+			}
+		}
+	}
+	return out
 }
 
 // ask runs a query.

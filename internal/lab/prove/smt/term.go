@@ -2,7 +2,6 @@ package smt
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 )
@@ -315,6 +314,8 @@ func (c *Context) Eq(a, b *Term) *Term {
 			return c.Eq(a.Args[0], c.Const(a.Width, a.Args[1].Value^b.Value))
 		case a.leaves > 0:
 			return c.push(OpEq, 0, 0, a, b, true)
+		case partlyConstant(a):
+			return c.Ite(a.Args[0], c.Eq(a.Args[1], b), c.Eq(a.Args[2], b))
 		}
 	}
 	if a.Op == OpConcat && b.Op == OpConcat && a.Args[0].Width == b.Args[0].Width {
@@ -324,6 +325,11 @@ func (c *Context) Eq(a, b *Term) *Term {
 		a, b = b, a
 	}
 	return c.make(OpEq, 0, 0, "", a, b)
+}
+
+// partlyConstant reports whether a term is a choice of which one side is a constant.
+func partlyConstant(t *Term) bool {
+	return t.Op == OpIte && (t.Args[1].Op == OpConst || t.Args[2].Op == OpConst)
 }
 
 // push applies an operation to all leaves of a tree.
@@ -374,80 +380,6 @@ func (c *Context) SLE(a, b *Term) *Term { return c.compare(OpSLE, a, b) }
 func signed(t *Term) int64 {
 	shift := 64 - t.Width
 	return int64(t.Value<<shift) >> shift
-}
-
-func (c *Context) compare(op Op, a, b *Term) *Term {
-	if a == b {
-		return c.Bool(op == OpULE || op == OpSLE)
-	}
-	if a.Op == OpConst && b.Op == OpConst {
-		switch op {
-		case OpULT:
-			return c.Bool(a.Value < b.Value)
-		case OpULE:
-			return c.Bool(a.Value <= b.Value)
-		case OpSLT:
-			return c.Bool(signed(a) < signed(b))
-		}
-		return c.Bool(signed(a) <= signed(b))
-	}
-	if op == OpULE { // one form: a <= b is not b < a
-		return c.Not(c.compare(OpULT, b, a))
-	}
-	if op == OpSLE {
-		return c.Not(c.compare(OpSLT, b, a))
-	}
-	switch {
-	case a.leaves > 0 && b.Op == OpConst:
-		return c.push(op, 0, 0, a, b, true)
-	case b.leaves > 0 && a.Op == OpConst:
-		return c.push(op, 0, 0, b, a, false)
-	}
-	if op == OpULT {
-		if t := c.lessWithoutZeros(a, b); t != nil {
-			return t
-		}
-	}
-	return c.make(op, 0, 0, "", a, b)
-}
-
-// lessWithoutZeros compares numbers without the upper bits that are 0 in both, nil if there are none.
-func (c *Context) lessWithoutZeros(a, b *Term) *Term {
-	zeros := min(leadingZeros(a), leadingZeros(b))
-	if zeros == 0 {
-		if b.Op == OpConst && b.Value == 0 {
-			return c.False()
-		}
-		if a.Op == OpConst && a.Value == mask(a.Width) {
-			return c.False()
-		}
-		return nil
-	}
-	if zeros >= a.Width {
-		return c.False()
-	}
-	left := a.Width - zeros
-	if b.Op == OpConst && leadingZeros(a) > leadingZeros(b) {
-		return c.True() // b has a bit above all of a
-	}
-	if a.Op == OpConst && leadingZeros(b) > leadingZeros(a) {
-		return c.False()
-	}
-	return c.ULT(c.Extract(a, 0, left), c.Extract(b, 0, left))
-}
-
-// leadingZeros counts upper bits that are surely 0.
-func leadingZeros(t *Term) uint8 {
-	switch {
-	case t.Op == OpConst:
-		return uint8(bits.LeadingZeros64(t.Value)) - (64 - t.Width)
-	case t.Op == OpConcat:
-		if n := leadingZeros(t.Args[0]); n < t.Args[0].Width {
-			return n
-		}
-		return t.Args[0].Width + leadingZeros(t.Args[1])
-	}
-	return 0
 }
 
 // Map is a function of a number, given for each value: of a constant its value, and of a choice among constants the choice among their values.
