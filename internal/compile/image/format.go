@@ -17,8 +17,8 @@ var formats = map[string]int{
 
 // readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which
 // addresses a set does not have are zero, which says nothing; a writer leaves them zero. Before format 3 the map ends
-// after the records of the sets, and in format 3 after the host's own addresses.
-var readable = map[string]int{DynamicInfo: 1}
+// after the records of the sets, and in format 3 after the host's own addresses. In format 1 of HostEnds any mark but 0 meant the same.
+var readable = map[string]int{DynamicInfo: 1, HostEnds: 1}
 
 // Readable reports whether commands read and write a map of a format.
 func Readable(name string, format int) bool {
