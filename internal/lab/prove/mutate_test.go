@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // mutated are policies of which mutants are made: together they have all that the entry does.
@@ -51,5 +54,32 @@ func TestMutants(t *testing.T) {
 				t.Errorf("%d caught, z3 has given up %q", caught, gaveUp)
 			}
 		})
+	}
+}
+
+// TestCounterexample shows a mistake in the code as a packet: port 444 in the place of 443 is told apart by a packet to one of them.
+func TestCounterexample(t *testing.T) {
+	requireSolver(t)
+	s, err := subjectOf("policy.yaml", "devices: [eth0]\n"+mutated[0], false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.entry = slices.Clone(s.entry)
+	for i := range s.entry {
+		if s.entry[i].Constant == 443 {
+			s.entry[i].Constant++
+		}
+	}
+	r := s.Kind(context.Background(), kind{proto: protoTCP}, smt.Limits{Time: limit})
+	if r.Answer != smt.Satisfiable {
+		t.Fatalf("%s: %s", r.Answer, r.Why)
+	}
+	pkt := packet.Decode(r.Frame)
+	if port := pkt.Value[packet.DPort]; port != 443 && port != 444 {
+		t.Errorf("the frame %x is for port %d, want 443 or 444", r.Frame, port)
+	}
+	text, ok := Notation(r.Frame)
+	if !ok || !strings.HasPrefix(text, "tcp ") {
+		t.Errorf("the frame %x is described as %q, exactly: %t", r.Frame, text, ok)
 	}
 }

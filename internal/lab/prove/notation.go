@@ -15,14 +15,18 @@ func Notation(frame []byte) (text string, ok bool) {
 	if pkt.Kind != packet.IP {
 		return "", false
 	}
-	words := notationWords(frame, &pkt)
-	text = strings.Join(words, " ")
-	spec, err := packet.Parse(text)
-	if err != nil {
-		return text, false
+	text = strings.Join(notationWords(frame, &pkt), " ")
+	for _, sum := range []string{"", " csum=bad", " csum=0"} {
+		spec, err := packet.Parse(text + sum)
+		if err != nil {
+			continue
+		}
+		again := packet.Decode(spec.Frame())
+		if again.Value == pkt.Value && again.Failed == pkt.Failed && again.Src == pkt.Src && again.Dst == pkt.Dst {
+			return text + sum, true
+		}
 	}
-	again := packet.Decode(spec.Frame())
-	return text, again.Value == pkt.Value && again.Failed == pkt.Failed && again.Src == pkt.Src && again.Dst == pkt.Dst
+	return text, false
 }
 
 func notationWords(frame []byte, pkt *packet.Packet) []string {

@@ -3,6 +3,7 @@ package prove
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -280,9 +281,17 @@ func (q *query) same(e exit, decision *smt.Term) {
 
 func (q *query) claim(e exit) { q.same(e, e.decision) }
 
-// frameOf is the frame of a model.
+// frameOf is the frame of a model, without what is behind the IP packet if that tells code and program apart as well.
 func (q *query) frameOf(m *smt.Model) []byte {
 	length := int(m.Eval(q.frame.length))
+	if q.meaning != nil {
+		short := q.meaning.kind.ip() + int(m.Eval(q.meaning.total))
+		shorter := smt.Model{Vars: maps.Clone(m.Vars), Apply: m.Apply}
+		shorter.Vars["length"] = uint64(short)
+		if short < length && shorter.Eval(q.differ) == 1 {
+			length = short
+		}
+	}
 	out := make([]byte, length)
 	for at := range out {
 		if q.frame.known[at] != nil || q.frame.read[at] {
