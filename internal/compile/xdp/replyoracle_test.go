@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -108,16 +109,20 @@ func (k *tracker) send(t *testing.T, from int, frame []byte) {
 	}
 }
 
-// passes reports whether a frame that arrives comes through.
-func (k *tracker) passes(t *testing.T, frame []byte) bool {
+// passes reports whether a frame that arrives comes through. One that is expected to may be late: the machine may be busy.
+func (k *tracker) passes(t *testing.T, frame []byte, expected bool) bool {
 	t.Helper()
 	k.number++
 	frame = bytes.Clone(frame)
 	mark(frame, k.number)
 	k.send(t, fromOutside, frame)
 	got := make([]byte, 2048)
-	for {
+	for late := time.Now().Add(10 * time.Second); ; {
 		n, from, err := unix.Recvfrom(k.inside, got, 0)
+		if err != nil && expected && time.Now().Before(late) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
 		if err != nil {
 			return false
 		}
@@ -255,7 +260,8 @@ func TestRepliesOracle(t *testing.T) {
 			k.send(t, fromInside, frame)
 			continue
 		}
-		got, want := p.arrive(t, frame), k.passes(t, frame)
+		got := p.arrive(t, frame)
+		want := k.passes(t, frame, got)
 		if got != want {
 			t.Fatalf("packet %d: passes is %t, conntrack says %t, the last of\n%s", n, got, want, strings.Join(x.history, "\n"))
 		}
