@@ -145,11 +145,9 @@ const (
 // FieldOffset is the offset of a field's value in struct packet.
 func FieldOffset(f packet.Field) int16 { return int16(f) * 4 }
 
-// replace puts body in the place of a function of the C part. The function's symbol and BTF move to the first instruction of body,
-// since the kernel finds a function by them.
-func replace(insns asm.Instructions, name string, body asm.Instructions) (asm.Instructions, error) {
-	start := -1
-	end := len(insns)
+// FunctionBounds are the indexes of the first instruction of a function in a joined program, and of the one behind its last.
+func FunctionBounds(insns asm.Instructions, name string) (start, end int, err error) {
+	start, end = -1, len(insns)
 	for i := range insns {
 		switch fn := btf.FuncMetadata(&insns[i]); {
 		case fn != nil && fn.Name == name:
@@ -159,7 +157,17 @@ func replace(insns asm.Instructions, name string, body asm.Instructions) (asm.In
 		}
 	}
 	if start < 0 {
-		return nil, fmt.Errorf("the program has no function %s", name)
+		return 0, 0, fmt.Errorf("the program has no function %s", name)
+	}
+	return start, end, nil
+}
+
+// replace puts body in the place of a function of the C part. The function's symbol and BTF move to the first instruction of body,
+// since the kernel finds a function by them.
+func replace(insns asm.Instructions, name string, body asm.Instructions) (asm.Instructions, error) {
+	start, end, err := FunctionBounds(insns, name)
+	if err != nil {
+		return nil, err
 	}
 	if len(body) == 0 {
 		return nil, fmt.Errorf("the code of %s is empty", name)

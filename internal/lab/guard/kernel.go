@@ -37,22 +37,28 @@ var kernelLayout = sync.OnceValues(func() (l layout, err error) {
 		{"xdp_rxq_info", "", &l.rxqInfo}, {"net_device", "ifindex", &l.ifindex}, {"bpf_array", "value", &l.arrayValues},
 		{"htab_elem", "key", &l.hashKey},
 	} {
-		var s *btf.Struct
-		if err := spec.TypeByName(m.of, &s); err != nil {
-			return l, fmt.Errorf("struct %s of the kernel: %w", m.of, err)
+		if *m.at, err = MemberOffset(spec, m.of, m.name); err != nil {
+			return l, err
 		}
-		if m.name == "" {
-			*m.at = uint64(s.Size)
-			continue
-		}
-		bytes, ok := offsetIn(s.Members, m.name)
-		if !ok {
-			return l, fmt.Errorf("struct %s of the kernel has no member %s", m.of, m.name)
-		}
-		*m.at = bytes
 	}
 	return l, nil
 })
+
+// MemberOffset is where a structure of the kernel has a member, in bytes from its beginning; of the name "" the structure's size.
+func MemberOffset(kernel *btf.Spec, of, name string) (uint64, error) {
+	var s *btf.Struct
+	if err := kernel.TypeByName(of, &s); err != nil {
+		return 0, fmt.Errorf("struct %s of the kernel: %w", of, err)
+	}
+	if name == "" {
+		return uint64(s.Size), nil
+	}
+	bytes, ok := offsetIn(s.Members, name)
+	if !ok {
+		return 0, fmt.Errorf("struct %s of the kernel has no member %s", of, name)
+	}
+	return bytes, nil
+}
 
 // offsetIn is where a member is, which may be one of a structure or union without a name.
 func offsetIn(members []btf.Member, name string) (uint64, bool) {
@@ -78,19 +84,23 @@ func offsetIn(members []btf.Member, name string) (uint64, bool) {
 	return 0, false
 }
 
-// symbols are the kernel's functions by their addresses. A function may have several names.
-type symbols struct {
+// Symbols are the kernel's functions by their addresses. A function may have several names.
+type Symbols struct {
 	base  uint64 // __bpf_call_base, from which calls count
 	names map[uint64][]string
 }
 
-var kernelSymbols = sync.OnceValues(func() (*symbols, error) {
+// Called are the names of the function that a translated program calls at a distance from __bpf_call_base.
+func (s *Symbols) Called(distance int64) []string { return s.names[s.base+uint64(distance)] }
+
+// KernelSymbols reads /proc/kallsyms once. It takes root, and sysctl kernel.kptr_restrict of at most 1.
+var KernelSymbols = sync.OnceValues(func() (*Symbols, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return nil, fmt.Errorf("names of the kernel's functions: %w", err)
 	}
 	defer f.Close()
-	s := &symbols{names: map[uint64][]string{}}
+	s := &Symbols{names: map[uint64][]string{}}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text()) // address, type, name and perhaps a module

@@ -15,7 +15,7 @@ type Machine struct {
 
 	memory
 	layout   layout
-	symbols  *symbols
+	symbols  *Symbols
 	program  *program
 	programs map[ebpf.ProgramID]*program // by tail calls
 	tables   map[ebpf.MapID]*table
@@ -61,7 +61,7 @@ func OpenProgram(p *ebpf.Program) (m *Machine, err error) {
 	if m.layout, err = kernelLayout(); err != nil {
 		return nil, err
 	}
-	if m.symbols, err = kernelSymbols(); err != nil {
+	if m.symbols, err = KernelSymbols(); err != nil {
 		return nil, err
 	}
 	m.addFixed()

@@ -86,7 +86,7 @@ func (m *Machine) name(o *program, pc int) {
 		return
 	}
 	o.names[pc] = fmt.Sprintf("the function at distance %d", i.imm)
-	for _, name := range m.symbols.names[m.symbols.base+uint64(int64(i.imm))] {
+	for _, name := range m.symbols.Called(int64(i.imm)) {
 		o.names[pc] = name
 		if f := functions[name]; f != nil {
 			o.calls[pc] = f

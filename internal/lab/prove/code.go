@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 )
 
 // code is a function without loops, whose jumps are resolved.
@@ -12,23 +11,6 @@ type code struct {
 	insns  asm.Instructions
 	target []int // of jumps, the index of the instruction they lead to
 	order  []int // of the instructions that can be reached: each stands behind those that lead to it
-}
-
-// bodyOf is the body of a function in a joined program.
-func bodyOf(insns asm.Instructions, name string) (asm.Instructions, error) {
-	start, end := -1, len(insns)
-	for i := range insns {
-		switch fn := btf.FuncMetadata(&insns[i]); {
-		case fn != nil && fn.Name == name:
-			start = i
-		case start >= 0 && fn != nil:
-			end = min(end, i)
-		}
-	}
-	if start < 0 {
-		return nil, fmt.Errorf("the program has no function %s", name)
-	}
-	return insns[start:end], nil
 }
 
 // newCode resolves the jumps of a function.

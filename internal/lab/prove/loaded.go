@@ -1,14 +1,9 @@
 package prove
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"math/bits"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -16,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/lab/guard"
 )
 
 // loadedCode reads the entry as the kernel hands it out: the translated instructions (xlated_prog_insns of struct bpf_prog_info), of which the JIT
@@ -27,8 +23,8 @@ type loadedCode struct {
 	places  []int       // of each instruction, in units of 8 bytes
 	at      map[int]int // of such a place, the instruction
 	maps    map[int64]*mapOf
-	values  int64            // offset of the values in struct bpf_array
-	helpers map[int64]string // by their distance from __bpf_call_base
+	values  int64 // offset of the values in struct bpf_array
+	symbols *guard.Symbols
 }
 
 type mapOf struct {
@@ -58,15 +54,17 @@ func readLoaded(p *datapath.Program, names []string) (asm.Instructions, map[int6
 	c := &loadedCode{insns: insns, at: map[int]int{}, maps: map[int64]*mapOf{}}
 	members := map[int64]int64{}
 	for name, member := range map[string]int64{"data": contextData, "data_end": contextDataEnd, "data_meta": contextMeta} {
-		at, err := memberOffset(spec, "xdp_buff", name)
+		at, err := guard.MemberOffset(spec, "xdp_buff", name)
 		if err != nil {
 			return nil, nil, err
 		}
-		members[at] = member
+		members[int64(at)] = member
 	}
-	if c.values, err = memberOffset(spec, "bpf_array", "value"); err != nil {
+	values, err := guard.MemberOffset(spec, "bpf_array", "value")
+	if err != nil {
 		return nil, nil, err
 	}
+	c.values = int64(values)
 	for _, name := range names {
 		m := p.Map(name)
 		if m == nil {
@@ -80,77 +78,16 @@ func readLoaded(p *datapath.Program, names []string) (asm.Instructions, map[int6
 			c.maps[int64(id)] = &mapOf{name, i}
 		}
 	}
-	if c.helpers, err = kernelHelpers(); err != nil {
+	if c.symbols, err = guard.KernelSymbols(); err != nil {
 		return nil, nil, err
 	}
 	out, err := c.read()
 	return out, members, err
 }
 
-// memberOffset is where a structure of the kernel has a member, in bytes, which may be one of a union without a name.
-func memberOffset(spec *btf.Spec, of, name string) (int64, error) {
-	var s *btf.Struct
-	if err := spec.TypeByName(of, &s); err != nil {
-		return 0, fmt.Errorf("struct %s of the kernel: %w", of, err)
-	}
-	var find func(members []btf.Member) (int64, bool)
-	find = func(members []btf.Member) (int64, bool) {
-		for _, m := range members {
-			at := int64(m.Offset.Bytes())
-			if m.Name == name {
-				return at, true
-			}
-			if m.Name != "" {
-				continue
-			}
-			var inner []btf.Member
-			switch t := btf.UnderlyingType(m.Type).(type) {
-			case *btf.Struct:
-				inner = t.Members
-			case *btf.Union:
-				inner = t.Members
-			}
-			if in, ok := find(inner); ok {
-				return at + in, true
-			}
-		}
-		return 0, false
-	}
-	at, ok := find(s.Members)
-	if !ok {
-		return 0, fmt.Errorf("struct %s of the kernel has no member %s", of, name)
-	}
-	return at, nil
-}
-
-// kernelHelpers are the functions that the entry calls, by their distance from __bpf_call_base.
-func kernelHelpers() (map[int64]string, error) {
-	f, err := os.Open("/proc/kallsyms")
-	if err != nil {
-		return nil, fmt.Errorf("names of the kernel's functions: %w", err)
-	}
-	defer f.Close()
-	places, base := map[string]uint64{}, uint64(0)
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 3 {
-			continue
-		}
-		switch fields[2] {
-		case "__bpf_call_base":
-			base, _ = strconv.ParseUint(fields[0], 16, 64)
-		case "bpf_user_rnd_u32", "bpf_get_prandom_u32":
-			places[fields[2]], _ = strconv.ParseUint(fields[0], 16, 64)
-		}
-	}
-	if base == 0 {
-		return nil, errors.New("the kernel does not show the addresses of its functions: set sysctl kernel.kptr_restrict to 0 or 1")
-	}
-	out := map[int64]string{}
-	for name, at := range places {
-		out[int64(at-base)] = name
-	}
-	return out, nil
+// drawsRandom reports whether a function of the kernel is bpf_get_prandom_u32(), which the verifier replaces by bpf_user_rnd_u32().
+func drawsRandom(name string) bool {
+	return name == "bpf_user_rnd_u32" || name == "bpf_get_prandom_u32"
 }
 
 // read makes the entry's instructions those of the image again.
@@ -220,7 +157,7 @@ func (c *loadedCode) translate(out asm.Instructions, i int) (more int, err error
 		}
 		*in = in.WithReference(fn.Name)
 	case op.Class().IsJump() && op.JumpOp() == asm.Call:
-		if c.helpers[in.Constant] == "" {
+		if !slices.ContainsFunc(c.symbols.Called(in.Constant), drawsRandom) {
 			return 0, errTranslated(i, fmt.Sprintf("a call at distance %d", in.Constant))
 		}
 		keep(in, asm.FnGetPrandomU32.Call())

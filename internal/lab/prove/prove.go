@@ -33,7 +33,8 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 	if err != nil {
 		return nil, err
 	}
-	body, err := bodyOf(spec.Programs[image.Program].Instructions, image.Program)
+	insns := spec.Programs[image.Program].Instructions
+	start, end, err := image.FunctionBounds(insns, image.Program)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 	for i := range p.Rules {
 		w.slots = append(w.slots, uint32(image.SlotRules+i))
 	}
-	return &Subject{Program: p, world: w, entry: body}, nil
+	return &Subject{Program: p, world: w, entry: insns[start:end]}, nil
 }
 
 // frozen are the maps whose content never changes while the program runs, and that the entry reads.
