@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,24 +43,28 @@ type Stalls struct {
 	done    sync.WaitGroup
 	release []func() error
 
-	mu   sync.Mutex
-	all  []Stall
-	errs []error
+	mu     sync.Mutex
+	wakes  sync.Cond             // of mu: passed has changed
+	passed map[int]time.Duration // by CPU: stalls that were over then are in all
+	all    []Stall
+	errs   []error
 }
 
 // WatchStalls begins to watch CPUs, each with a process of its own in the host. They take some hundredths of a CPU. It returns when all of them
 // watch.
 func (h *Host) WatchStalls(ctx context.Context, cpus ...int) (*Stalls, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Stalls{cancel: cancel}
+	w := &Stalls{cancel: cancel, passed: map[int]time.Duration{}}
+	w.wakes.L = &w.mu
 	files, err := w.noteHolders()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("stall watch: %w", err), w.Stop())
 	}
 	watching := make(chan error, len(cpus))
 	for _, cpu := range cpus {
+		w.passed[cpu] = 0
 		out, in := io.Pipe()
-		w.done.Go(func() { w.follow(out, watching) })
+		w.done.Go(func() { w.follow(cpu, out, watching) })
 		w.done.Go(func() {
 			_, err := h.play(ctx, role{name: stallName, cpu: cpu, priority: MostUrgent, input: stallWatch{cpu, len(files) > 0}, files: files, output: in})
 			if ctx.Err() == nil {
@@ -109,8 +116,9 @@ func (w *Stalls) noteHolders() (files []*os.File, err error) {
 	return []*os.File{file}, nil
 }
 
-// follow reads what a process writes, to its end. Its first line says that it watches.
-func (w *Stalls) follow(out io.Reader, watching chan<- error) {
+// follow reads what the process of a CPU writes, to its end. Its first line says that it watches.
+func (w *Stalls) follow(cpu int, out io.Reader, watching chan<- error) {
+	defer w.pass(cpu, math.MaxInt64)
 	reports := json.NewDecoder(out)
 	var first Stall
 	if err := reports.Decode(&first); err != nil {
@@ -123,10 +131,25 @@ func (w *Stalls) follow(out io.Reader, watching chan<- error) {
 		if reports.Decode(&s) != nil { // it was killed, maybe in the middle of a line
 			return
 		}
-		w.mu.Lock()
-		w.all = append(w.all, s)
-		w.mu.Unlock()
+		if s.Late > 0 {
+			w.add(s)
+		}
+		w.pass(cpu, s.Due+s.Late)
 	}
+}
+
+func (w *Stalls) add(s Stall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, s)
+}
+
+// pass notes that all stalls of a CPU are known that were over at a time.
+func (w *Stalls) pass(cpu int, at time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed[cpu] = at
+	w.wakes.Broadcast()
 }
 
 func (w *Stalls) fail(err error) {
@@ -135,14 +158,16 @@ func (w *Stalls) fail(err error) {
 	w.errs = append(w.errs, err)
 }
 
-// reportTime is how long what has ended is on its way at most.
-const reportTime = 10 * time.Millisecond
-
-// Between returns the stalls that began from one time of CLOCK_MONOTONIC on and before another one, which is over.
+// Between returns the stalls that began from one time of CLOCK_MONOTONIC on and before another one, which is over. It waits for the reports of
+// all watches that have not ended.
 func (w *Stalls) Between(from, to time.Duration) (between []Stall) {
-	time.Sleep(reportTime)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, cpu := range slices.Collect(maps.Keys(w.passed)) {
+		for w.passed[cpu] < to {
+			w.wakes.Wait()
+		}
+	}
 	for _, s := range w.all {
 		if s.Due >= from && s.Due < to {
 			between = append(between, s)

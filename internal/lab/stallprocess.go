@@ -23,6 +23,9 @@ const (
 // stallTick is how often the watch wants its CPU.
 const stallTick = 200 * time.Microsecond
 
+// stallSign is how often the watch says at least that it goes on.
+const stallSign = 5 * time.Millisecond
+
 // stallFile is the descriptor of the map of holders in that process: the first after the standard ones.
 const stallFile = 3
 
@@ -70,12 +73,12 @@ func (o stallWatch) holder() (func() string, error) {
 	}, nil
 }
 
-// watch wants the CPU at each tick, and says by how much it was late.
+// watch wants the CPU at each tick, and says by how much it was late. A report without a delay is a sign that all until then was reported.
 func (o stallWatch) watch(stat *os.File, holder func() string) error {
 	out := json.NewEncoder(os.Stdout)
 	due, err := now()
 	err = errors.Join(err, out.Encode(Stall{CPU: o.CPU}))
-	waited := waitedSoFar(stat)
+	waited, sign := waitedSoFar(stat), due
 	for err == nil {
 		due += stallTick
 		wakeAt(due)
@@ -85,7 +88,14 @@ func (o stallWatch) watch(stat *os.File, holder func() string) error {
 		}
 		before := waited
 		waited = waitedSoFar(stat)
-		if late := at - due; late >= LeastStall {
+		late := at - due
+		if late < LeastStall && at-sign < stallSign {
+			continue
+		}
+		sign = at
+		if late < LeastStall {
+			err = out.Encode(Stall{CPU: o.CPU, Due: due})
+		} else {
 			err = out.Encode(Stall{CPU: o.CPU, Due: due, Late: late, Waited: min(waited-before, late), Holder: holder()})
 			due, waited = max(due, at), waitedSoFar(stat)
 		}
