@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/prove"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
@@ -25,6 +28,7 @@ type proveFlags struct {
 	loaded  bool
 	limit   time.Duration
 	mutants int
+	frames  string
 }
 
 func proveCommand(e *env) *cobra.Command {
@@ -34,13 +38,15 @@ func proveCommand(e *env) *cobra.Command {
 		Short: "prove that the generated code decides as the policy says, for every frame",
 		Long: "Prove asks z3 whether there is a frame that the generated entry of the XDP program decides otherwise than the policy says. It proves each\n" +
 			"kind of usual frames, that no other frame is decided by the entry, and the tables of addresses. It prints a frame where there is one.",
-		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --mutants 100",
-		Args:    cli.Exactly(1, "POLICY, a file"),
-		RunE:    func(c *cobra.Command, args []string) error { return e.prove(c, args[0], &f) },
+		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --mutants 100\n" +
+			"  floodwall-lab prove policy.yaml --frames attack.pcap",
+		Args: cli.Exactly(1, "POLICY, a file"),
+		RunE: func(c *cobra.Command, args []string) error { return e.prove(c, args[0], &f) },
 	}
 	c.Flags().BoolVar(&f.loaded, "loaded", false, "load the program, and prove the instructions and the tables that the kernel hands out (as root)")
 	c.Flags().DurationVar(&f.limit, "limit", time.Minute, "`time` of a CPU that z3 may take for each part")
 	c.Flags().IntVar(&f.mutants, "mutants", 0, "make so many `mistakes` in the code and the tables instead, and say how many are found")
+	c.Flags().StringVar(&f.frames, "frames", "", "say also how many packets of a `file` in pcap or pcapng format are of those frames")
 	e.JSONFlag(c)
 	return c
 }
@@ -76,6 +82,10 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	if err != nil {
 		return err
 	}
+	shares, err := sharesOf(subject, f.frames)
+	if err != nil {
+		return err
+	}
 	l := smt.Limits{Time: f.limit}
 	if f.mutants > 0 {
 		return e.mutants(c, subject, l, f.mutants)
@@ -84,7 +94,7 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	if err != nil {
 		return err
 	}
-	r.Policy = file
+	r.Policy, r.Shares = file, shares
 	if f.loaded {
 		r.Replay(program)
 	}
@@ -116,6 +126,7 @@ func (e *env) printProof(r *prove.Report) {
 			e.printFrame(r.Policy, p)
 		}
 	}
+	e.printShares(r.Shares)
 	e.Println("tables: %d classes of addresses, %d ranges looked up, each as its sets say", r.Classes, r.LookedUp)
 	for _, left := range r.LeftOut {
 		e.Println("not proved: %s", left)
@@ -126,6 +137,48 @@ func (e *env) printProof(r *prove.Report) {
 	}
 	e.Println("not proved: %d of %d parts; %d with a counterexample, %d given up", len(r.Parts)-r.Count(smt.Unsatisfiable), len(r.Parts),
 		r.Count(smt.Satisfiable), r.Count(smt.Unknown))
+}
+
+// sharesOf counts which packets of a file the entry decides; of none without a name.
+func sharesOf(s *prove.Subject, name string) ([]prove.Share, error) {
+	if name == "" {
+		return nil, nil
+	}
+	in, err := sample.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	for shares := s.Shares(); ; {
+		p, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return shares.List(), nil
+		}
+		if err == nil { // what was not captured of a packet counts as zeros
+			err = shares.Add(append(p.Frame, make([]byte, min(max(0, p.Length-len(p.Frame)), longestFrame))...))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// longestFrame bounds the zeros of a packet that was not captured as a whole.
+const longestFrame = 1 << 16
+
+// printShares prints how many packets of a file are decided by the entry.
+func (e *env) printShares(list []prove.Share) {
+	if list == nil {
+		return
+	}
+	all, decided := 0, 0
+	t := wording.NewTable("PACKETS", ">SEEN", ">DECIDED HERE")
+	for _, s := range list {
+		t.Row(s.Kind, fmt.Sprint(s.Frames), fmt.Sprint(s.Decided))
+		all, decided = all+s.Frames, decided+s.Decided
+	}
+	e.Table(t)
+	e.Println("packets: %.2f%% of %d are decided by what is proved, the others by general()", 100*float64(decided)/float64(all), all)
 }
 
 // printFrame prints a frame that code and policy decide otherwise, as explain takes it.

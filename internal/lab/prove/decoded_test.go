@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -10,38 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/subject"
 )
-
-// kindOf is the kind of a frame; false for one of no usual kind.
-func kindOf(frame []byte) (kind, bool) {
-	c := smt.New()
-	m := modelOf(frame)
-	for _, k := range kinds() {
-		is := true
-		for at, t := range k.known(c) {
-			v, fixed := t.IsConst()
-			got := m.Vars[byteName(at)]
-			is = is && at < len(frame) && (fixed && got == v || !fixed && got>>4 == 6)
-		}
-		if is {
-			return k, true
-		}
-	}
-	return kind{}, false
-}
-
-// modelOf has the bytes of a frame.
-func modelOf(frame []byte) *smt.Model {
-	m := &smt.Model{Vars: map[string]uint64{"length": uint64(len(frame))}}
-	for at, b := range frame {
-		m.Vars[byteName(at)] = uint64(b)
-	}
-	for _, ip := range []int{14, 18} {
-		if ip < len(frame) {
-			m.Vars[fmt.Sprintf("low%d", ip)] = uint64(frame[ip] & 15)
-		}
-	}
-	return m
-}
 
 // TestDecoded compares the formulas of fields and checks with packet.Decode, and that of the decision with Eval, for random frames that meet the
 // rules: those are the definition, and the formulas are what is proved of.
@@ -83,26 +50,11 @@ func TestDecoded(t *testing.T) {
 func sameAsDecode(t *testing.T, p *ir.Program, proof *Subject, m *meaning, frame []byte) bool {
 	t.Helper()
 	pkt := packet.Decode(frame)
-	values := modelOf(frame)
+	values := proof.modelOf(m.kind, frame)
 	values.Vars["dns"] = uint64(pkt.Value[packet.DNS])
 	values.Vars["mss"] = uint64(pkt.Value[packet.MSS])
 	values.Vars["options_mss"] = flag(!pkt.Failed.Has(packet.SYNNoMSS))
 	values.Vars["options_fit"] = flag(!pkt.Failed.Has(packet.TCPOptions))
-	if pkt.Src.Is4() {
-		a := pkt.Src.As4()
-		values.Vars["class"] = indexOf(proof.world.classes.of(false), proof.world.tables.class4(uint32(a[0])<<24|uint32(a[1])<<16|uint32(a[2])<<8|uint32(a[3])))
-	} else if pkt.Src.Is6() {
-		a := pkt.Src.As16()
-		number := func(b []byte) (n uint64) {
-			for _, v := range b {
-				n = n<<8 | uint64(v)
-			}
-			return n
-		}
-		if len(proof.world.tables.lengths6()) > 0 {
-			values.Vars["class"] = indexOf(proof.world.classes.of(true), proof.world.tables.class6(wide{number(a[:8]), number(a[8:])}))
-		}
-	}
 	if values.Eval(m.usual) == 0 {
 		return false
 	}
@@ -134,13 +86,4 @@ func destinationOpen(p *ir.Program, _ *meaning, _ *smt.Model) bool {
 		}
 	}
 	return false
-}
-
-func indexOf(list []uint16, class uint16) uint64 {
-	for i, c := range list {
-		if c == class {
-			return uint64(i)
-		}
-	}
-	return 0
 }

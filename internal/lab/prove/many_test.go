@@ -118,14 +118,15 @@ func fences(text string) (list []string) {
 	}
 }
 
-// TestDocuments proves the policies in the documents and guides that are whole, with FLOODWALL_PROVE.
+// TestDocuments proves the policies in the documents and guides that are whole; without FLOODWALL_PROVE those of two.
 func TestDocuments(t *testing.T) {
 	requireSolver(t)
+	patterns := []string{"../../../README.md", "../../../docs/*.md", "../../../docs/guides/*.md", "../../../docs/design/*.md"}
 	if os.Getenv("FLOODWALL_PROVE") == "" {
-		t.Skip("set FLOODWALL_PROVE=1, as make prove does")
+		patterns = []string{"../../../README.md", "../../../docs/guides/web-server.md"}
 	}
 	var files []string
-	for _, pattern := range []string{"../../../README.md", "../../../docs/*.md", "../../../docs/guides/*.md", "../../../docs/design/*.md"} {
+	for _, pattern := range patterns {
 		found, _ := filepath.Glob(pattern)
 		files = append(files, found...)
 	}
@@ -186,27 +187,28 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// TestLarge proves the tables of 10,000 rules, and tables and code of a list of a million addresses, with FLOODWALL_PROVE. z3 answers no query of the
-// code of 10,000 rules in a minute.
+// TestLarge proves the tables of 10,000 rules, and tables and code of a list of a million addresses; without FLOODWALL_PROVE, of a tenth of both. z3
+// answers no query of the code of 10,000 rules in a minute.
 func TestLarge(t *testing.T) {
 	requireSolver(t)
-	if os.Getenv("FLOODWALL_PROVE") == "" {
-		t.Skip("set FLOODWALL_PROVE=1, as make prove does")
+	share := 10
+	if os.Getenv("FLOODWALL_PROVE") != "" {
+		share = 1
 	}
 	list := filepath.Join(t.TempDir(), "list.txt")
 	f, err := os.Create(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rig.RandomHosts(1_000_000).Write(f); err != nil {
+	if err := rig.RandomHosts(1_000_000 / share).Write(f); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"10,000 rules": "devices: [eth0]\nreplies: drop\nchecks: off\n" + rig.RulesPolicy(10_000),
-		"a list of a million": "devices: [eth0]\ndefault: drop\nreplies: drop\nchecks: standard\nsets: {listed: {file: " + list + "}}\n" +
+		"rules": "devices: [eth0]\nreplies: drop\nchecks: off\n" + rig.RulesPolicy(10_000/share),
+		"list": "devices: [eth0]\ndefault: drop\nreplies: drop\nchecks: standard\nsets: {listed: {file: " + list + "}}\n" +
 			"rules: [{name: listed, from: $listed, then: drop}, {name: web, port: tcp/443, then: pass}]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,8 +217,8 @@ func TestLarge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("compiled, and the tables proved, in %v: %d looked up", time.Since(start).Round(time.Millisecond), s.world.classes.addresses)
-			if len(s.Program.Rules) < 1000 && proved(t, name, s) > 0 {
+			t.Logf("compiled, and the tables proved, in %v: %d rules, %d addresses looked up", time.Since(start).Round(time.Millisecond), len(s.Program.Rules), s.world.classes.addresses)
+			if name == "list" && proved(t, name, s) > 0 {
 				t.Error("not proved")
 			}
 		})

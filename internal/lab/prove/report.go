@@ -13,14 +13,15 @@ import (
 // Report is what a proof has found.
 type Report struct {
 	Policy   string        `json:"policy"`
-	Loaded   bool          `json:"loaded"`    // whether the code is what the kernel has, not what the compiler has made
-	Rules    int           `json:"rules"`     // of the program for XDP
-	Parts    []Result      `json:"parts"`     // of the proof
-	Time     time.Duration `json:"time"`      // altogether
-	CPU      time.Duration `json:"cpu"`       // of z3
-	Classes  int           `json:"classes"`   // of addresses
-	LookedUp int           `json:"looked-up"` // addresses, one for each range between boundaries
-	LeftOut  []string      `json:"left-out"`  // what is not proved
+	Loaded   bool          `json:"loaded"`           // whether the code is what the kernel has, not what the compiler has made
+	Rules    int           `json:"rules"`            // of the program for XDP
+	Parts    []Result      `json:"parts"`            // of the proof
+	Time     time.Duration `json:"time"`             // altogether
+	CPU      time.Duration `json:"cpu"`              // of z3
+	Classes  int           `json:"classes"`          // of addresses
+	LookedUp int           `json:"looked-up"`        // addresses, one for each range between boundaries
+	LeftOut  []string      `json:"left-out"`         // what is not proved
+	Shares   []Share       `json:"shares,omitempty"` // of frames that were counted
 }
 
 // Proved reports whether every part was proved.
