@@ -79,17 +79,19 @@ func (m *meaning) rules() {
 // rule is whether all that a rule asks for holds. Where open holds no earlier rule has decided.
 func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
 	out := m.True()
+	for _, f := range r.Match {
+		if f.Field == packet.State && r.Reply {
+			continue // is asked of what has left: see holds
+		}
+		if out = m.And(out, m.has(f)); out.IsFalse() {
+			return out
+		}
+	}
 	for _, a := range r.Src {
 		out = m.And(out, m.address(a, false))
 	}
 	for _, a := range r.Dst {
 		out = m.And(out, m.address(a, true))
-	}
-	for _, f := range r.Match {
-		if f.Field == packet.State && r.Reply {
-			continue // is asked of what has left: see holds
-		}
-		out = m.And(out, m.has(f))
 	}
 	if out.IsFalse() {
 		return out

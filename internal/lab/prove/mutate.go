@@ -219,7 +219,7 @@ func (s *Subject) mutant(r *rand.Rand, reached map[int][]kind) (mutant, bool) {
 func (s *Subject) reached() (map[int][]kind, error) {
 	out := map[int][]kind{}
 	for _, k := range kinds() {
-		q, err := s.query(k, s.entry, nil)
+		q, err := s.query(k, s.entry)
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +252,7 @@ func (s *Subject) refute(ctx context.Context, l smt.Limits, m mutant, reached ma
 	}
 	answer := smt.Unsatisfiable
 	for _, k := range list {
-		q, err := changed.query(k, changed.entry, nil)
+		q, err := changed.query(k, changed.entry)
 		if err != nil {
 			return smt.Satisfiable
 		}

@@ -95,42 +95,19 @@ type Result struct {
 	Terms    int           `json:"terms"`              // of the formula
 }
 
-// mostClasses is how many classes of addresses a query has. z3 is slow where code and rules are choices among thousands.
-const mostClasses = 64
-
-// parts are the classes of a kind's sources, in parts of which each is a query.
-func (s *Subject) parts(k kind) [][]uint16 {
-	all := s.world.classes.of(k.v6)
-	if len(all) <= mostClasses {
-		return [][]uint16{nil}
-	}
-	return slices.Collect(slices.Chunk(all, mostClasses))
-}
-
 // Kind proves that what the entry decides of a kind of frames is what the program means.
 func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	start := time.Now()
-	r.Kind, r.Answer = k.String(), smt.Unsatisfiable
+	r.Kind = k.String()
 	defer func() { r.Time = time.Since(start) }()
-	for _, classes := range s.parts(k) {
-		if !s.kindPart(ctx, k, classes, l, &r) {
-			break
-		}
-	}
-	return r
-}
-
-// kindPart is the query of a kind for some classes of sources. It reports whether it was proved.
-func (s *Subject) kindPart(ctx context.Context, k kind, classes []uint16, l smt.Limits, r *Result) bool {
-	q, err := s.query(k, s.entry, classes)
+	q, err := s.query(k, s.entry)
 	if err != nil {
-		r.Answer, r.Why = smt.Unknown, err.Error()
-		return false
+		r.Why = err.Error()
+		return r
 	}
-	r.Terms = max(r.Terms, q.c.Terms())
-	r.Decided = r.Decided || !q.decided.IsFalse()
+	r.Terms, r.Decided = q.c.Terms(), !q.decided.IsFalse()
 	answer, model, err := q.solve(ctx, l)
-	r.Answer, r.CPU = answer, r.CPU+q.c.Used
+	r.Answer, r.CPU = answer, q.c.Used
 	switch {
 	case err != nil:
 		r.Why = err.Error()
@@ -139,7 +116,7 @@ func (s *Subject) kindPart(ctx context.Context, k kind, classes []uint16, l smt.
 	case answer == smt.Unknown:
 		r.Why = "z3 has not found an answer within its time and memory"
 	}
-	return answer == smt.Unsatisfiable
+	return r
 }
 
 // solve asks z3. Where products matter, it first tries a source of each class.
@@ -191,7 +168,7 @@ type difference struct {
 	why  string
 }
 
-func (s *Subject) query(k kind, code asm.Instructions, classes []uint16) (*query, error) {
+func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 	resolved, err := newCode(code)
 	if err != nil {
 		return nil, err
@@ -199,7 +176,6 @@ func (s *Subject) query(k kind, code asm.Instructions, classes []uint16) (*query
 	c := smt.New()
 	f := newFrame(c, k.known(c))
 	w := *s.world
-	w.only = classes
 	d := decode(c, f, k)
 	w.decoded = d
 	meaning := mean(d, &w)

@@ -41,7 +41,7 @@ func (sh *Shares) Add(frame []byte) error {
 	q := sh.queries[k]
 	if q == nil {
 		var err error
-		if q, err = sh.subject.query(k, sh.subject.entry, nil); err != nil {
+		if q, err = sh.subject.query(k, sh.subject.entry); err != nil {
 			return fmt.Errorf("%s: %w", k, err)
 		}
 		sh.queries[k], sh.counts[k] = q, &Share{Kind: k.String()}

@@ -16,7 +16,6 @@ type world struct {
 	limits  []image.LimitInfo
 	dynamic map[int]int       // the number of each dynamic set, by its index
 	classes *classes          // of addresses, as the proof of the tables has found them
-	only    []uint16          // nil, or classes to which this part of the proof is confined
 	offsets map[string]uint32 // of the constants of limits
 	tables  *tables
 	marksAt int // where the marks of dynamic sets are in their memory
@@ -65,13 +64,8 @@ func (w *world) sourceIs(c *smt.Context, args []*smt.Term) *smt.Term {
 	return c.And(c.Eq(args[0], hi), c.Eq(args[1], lo))
 }
 
-// mine are the classes that the source may have in this part of the proof: all that addresses of its family have, or some of them.
-func (w *world) mine() []uint16 {
-	if w.only != nil {
-		return w.only
-	}
-	return w.classes.of(w.decoded.kind.v6)
-}
+// mine are the classes that the source may have: all that addresses of its family have.
+func (w *world) mine() []uint16 { return w.classes.of(w.decoded.kind.v6) }
 
 // class is the class of the source.
 func (w *world) class(c *smt.Context) *smt.Term {

@@ -246,6 +246,8 @@ func (p *printer) write(w io.Writer, formula *Term) {
 	defer b.Flush()
 	fmt.Fprintln(b, "(set-option :produce-models true)\n(set-logic QF_UFBV)")
 	declared := map[string]bool{}
+	var lets bytes.Buffer // z3 takes seconds to read some hundred functions without arguments, (define-fun), that use one another
+	depth := 0
 	for _, t := range p.order {
 		switch t.Op {
 		case OpConst:
@@ -277,21 +279,43 @@ func (p *printer) write(w io.Writer, formula *Term) {
 		case OpExtract:
 			head = fmt.Sprintf("(_ extract %d %d)", int(t.Value)+int(t.Width)-1, t.Value)
 		}
-		fmt.Fprintf(b, "(define-fun t%d () %s (%s", t.id, sort(t.Width), head)
+		fmt.Fprintf(&lets, "(let ((t%d (%s", t.id, head)
 		for _, a := range t.Args {
-			b.WriteByte(' ')
-			b.WriteString(ref(a))
+			lets.WriteByte(' ')
+			lets.WriteString(ref(a))
 		}
-		b.WriteString("))\n")
+		lets.WriteString(")))\n")
+		depth++
 	}
-	fmt.Fprintf(b, "(assert %s)\n(check-sat)\n", ref(formula))
+	for _, t := range p.asked {
+		if t.Op != OpVar {
+			fmt.Fprintf(b, "(declare-const %s %s)\n", value(t), sort(t.Width))
+		}
+	}
+	b.WriteString("(assert ")
+	b.Write(lets.Bytes())
+	fmt.Fprintf(b, "(and %s", ref(formula))
+	for _, t := range p.asked {
+		if t.Op != OpVar {
+			fmt.Fprintf(b, " (= %s %s)", value(t), ref(t))
+		}
+	}
+	fmt.Fprintf(b, ")%s)\n(check-sat)\n", strings.Repeat(")", depth))
 	if len(p.asked) > 0 {
 		b.WriteString("(get-value (")
 		for _, t := range p.asked {
-			b.WriteString(ref(t) + " ")
+			b.WriteString(value(t) + " ")
 		}
 		b.WriteString("))\n")
 	}
+}
+
+// value is the name of the constant that has the value of a term that is asked for.
+func value(t *Term) string {
+	if t.Op == OpVar {
+		return ref(t)
+	}
+	return fmt.Sprintf("v%d", t.id)
 }
 
 // model reads the answer to (get-value): values in the order in which they were asked for.
