@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/lab/traffic"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -29,13 +30,14 @@ type Attack struct {
 
 // recorded are the captures of real attacks.
 var recorded = []Attack{
-	{Name: "pkt.TCP.synflood.spoofed.pcap", Kind: "SYN flood", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
-	{Name: "amp.TCP.reflection.SYNACK.pcap", Kind: "SYN-ACK reflection", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
-	{Name: "amp.UDP.isakmp.pcap", Kind: "IKE amplification", Is: func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
-	{Name: "amp.dns.RRSIG.fragmented.pcap", Kind: "DNS amplification", Is: func(p *packet.Packet) bool {
-		large := p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.Fragment] == packet.FragmentFirst
-		return large || p.Value[packet.Proto] == packet.ProtoUDP && p.Value[packet.Fragment] == packet.FragmentLater
-	}},
+	ofRecording("pkt.TCP.synflood.spoofed.pcap", "SYN flood"),
+	ofRecording("amp.TCP.reflection.SYNACK.pcap", "SYN-ACK reflection"),
+	ofRecording("amp.UDP.isakmp.pcap", "IKE amplification"),
+	ofRecording("amp.dns.RRSIG.fragmented.pcap", "DNS amplification"),
+}
+
+func ofRecording(file, kind string) Attack {
+	return Attack{Name: file, Kind: kind, Is: traffic.OfRecording(file)}
 }
 
 // Attacks are the real attacks whose captures are in the directory FLOODWALL_TRACES, by default in shared/data/captures beside the

@@ -15,14 +15,32 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // recordings are the captures of real attacks that are replayed where they are: those of the DDoS Packet Capture Collection by L.F. Haaijer (2022).
-var recordings = []struct{ name, label, file string }{
-	{"recorded-syn", "a recorded SYN flood", "pkt.TCP.synflood.spoofed.pcap"},
-	{"recorded-synack", "a recorded reflection of SYN-ACKs", "amp.TCP.reflection.SYNACK.pcap"},
-	{"recorded-ike", "a recorded amplification by ISAKMP", "amp.UDP.isakmp.pcap"},
-	{"recorded-dns", "a recorded amplification by DNS, most of it later fragments", "amp.dns.RRSIG.fragmented.pcap"},
+// They have packets to the victim that are none of the attack, too: half of those of the last one are of its own TCP connections.
+var recordings = []struct {
+	name, label, file string
+	attacks           func(*packet.Packet) bool
+}{
+	{"recorded-syn", "a recorded SYN flood", "pkt.TCP.synflood.spoofed.pcap", func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
+	{"recorded-synack", "a recorded reflection of SYN-ACKs", "amp.TCP.reflection.SYNACK.pcap", func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
+	{"recorded-ike", "a recorded amplification by ISAKMP", "amp.UDP.isakmp.pcap", func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
+	{"recorded-dns", "a recorded amplification by DNS, most of it later fragments", "amp.dns.RRSIG.fragmented.pcap", func(p *packet.Packet) bool {
+		large := p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.Fragment] == packet.FragmentFirst
+		return large || p.Value[packet.Proto] == packet.ProtoUDP && p.Value[packet.Fragment] == packet.FragmentLater
+	}},
+}
+
+// OfRecording tells the packets of the attack from the others in a capture of Recordings, by the name of its file; nil for other files.
+func OfRecording(file string) func(*packet.Packet) bool {
+	for _, r := range recordings {
+		if r.file == file {
+			return r.attacks
+		}
+	}
+	return nil
 }
 
 // Recordings are the recorded attacks, which are read when they are to be played.
@@ -33,13 +51,13 @@ func Recordings() (list []*Model) {
 	return list
 }
 
-// Read reads the recorded packets of a model of Recordings in a directory. It returns an fs.ErrNotExist when they are not there.
+// Read reads the packets of the attack of a model of Recordings in a directory. It returns an fs.ErrNotExist when they are not there.
 func (m *Model) Read(dir string) error {
 	for _, r := range recordings {
 		if r.name == m.Name {
-			list, err := readCapture(filepath.Join(dir, r.file))
+			list, err := readCapture(filepath.Join(dir, r.file), r.attacks)
 			if err == nil && len(list) == 0 {
-				err = errors.New("no IPv4 packet is in it")
+				err = errors.New("no IPv4 packet of the attack is in it")
 			}
 			if err != nil {
 				return fmt.Errorf("capture %s: %w", filepath.Join(dir, r.file), err)
@@ -67,8 +85,8 @@ func openCapture(text []byte) (packetReader, error) {
 	return pcapgo.NewReader(bytes.NewReader(text))
 }
 
-// readCapture reads IPv4 packets, as if they were for the host. What was not captured of a packet is zero.
-func readCapture(file string) (list []Frame, err error) {
+// readCapture reads the IPv4 packets of an attack, as if they were for the host. What was not captured of a packet is zero.
+func readCapture(file string, attacks func(*packet.Packet) bool) (list []Frame, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -92,10 +110,13 @@ func readCapture(file string) (list []Frame, err error) {
 		if len(data) < etherHeader+ipHeader || info.Length > longestFrame || binary.BigEndian.Uint16(data[12:]) != 0x0800 {
 			continue
 		}
+		frame := append(bytes.Clone(data), make([]byte, max(0, info.Length-len(data)))...)
+		if p := packet.Decode(frame); !attacks(&p) {
+			continue
+		}
 		if first.IsZero() {
 			first = info.Timestamp
 		}
-		frame := append(bytes.Clone(data), make([]byte, max(0, info.Length-len(data)))...)
 		toHost(frame[etherHeader:])
 		list = append(list, Frame{info.Timestamp.Sub(first), frame})
 	}

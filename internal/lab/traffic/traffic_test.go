@@ -190,15 +190,16 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestRead reads captures of both forms, of which each has a packet that is cut off and one that is no IPv4.
+// TestRead reads captures of both forms, of which each has a packet that is cut off, one that is no IPv4, and one that is none of the attack.
 func TestRead(t *testing.T) {
-	frames, _ := played(named(t, "ntp"), 1, time.Millisecond)
+	frames, _ := played(named(t, "syn"), 1, time.Millisecond)
+	others, _ := played(named(t, "ntp"), 1, time.Millisecond)
 	whole := frames[0]
 	arp := append(append(bytes.Clone(hostMAC), otherMAC...), make([]byte, 46)...)
 	arp[12], arp[13] = 8, 6
 	for _, ng := range []bool{false, true} {
 		dir := t.TempDir()
-		writeCapture(t, filepath.Join(dir, recordings[0].file), ng, whole, arp, whole[:60])
+		writeCapture(t, filepath.Join(dir, recordings[0].file), ng, whole, arp, others[0], whole[:len(whole)-4])
 		m := Recordings()[0]
 		if err := m.Read(dir); err != nil {
 			t.Fatal(err)
