@@ -23,7 +23,7 @@ func (b *detectBuilder) notes() []string {
 		"packets a second unless they say otherwise. Times are from the first packet of a case until the daemon says that there is an",
 		"attack, until it names a kind, until it suggests a rule, and until XDP drops a packet. Without checks, and with `default: pass`,",
 		"nothing but the rules that the daemon adds by itself drops: packets of the attack, and honest ones, are those that XDP has dropped",
-		"on the wire of each (the driver's own counters). What a full queue of a wire loses before XDP is none of them. The class is by nft",
+		"on the wire of each (the driver's own counters). *After 5 s* is the share of what came later than that: of pulses, all but the first. What a full queue of a wire loses before XDP is none of them. The class is by nft",
 		"counters past XDP, against what was sent, by addresses and ports; the worst class is named. Honest clients are answered by real",
 		fmt.Sprintf("sockets. The daemon's CPU is a share of one, its memory the most that it had. Medians of %s; two cases run at a time.", rounds(b.Rounds)),
 	}
@@ -61,9 +61,12 @@ var (
 
 func detectStopped(v *detectVisit) float64 { return v.attack.share() }
 func detectHarm(v *detectVisit) float64    { return v.honest.share() }
-func detectCalls(v *detectVisit) float64   { return float64(v.calls) }
-func detectCPU(v *detectVisit) float64     { return v.cpu }
-func detectMemory(v *detectVisit) float64  { return float64(v.memory) }
+func detectLater(v *detectVisit) float64 {
+	return float64(v.later.Dropped) / float64(max(1, v.later.Received))
+}
+func detectCalls(v *detectVisit) float64  { return float64(v.calls) }
+func detectCPU(v *detectVisit) float64    { return v.cpu }
+func detectMemory(v *detectVisit) float64 { return float64(v.memory) }
 
 // worst is the share of the class that lost most of its packets by rules, and its name; "" when none lost any. Losses of a queue are not told
 // apart by class, and taken off in proportion.
@@ -88,7 +91,7 @@ func (b *detectBuilder) publish() {
 	t := &report.Table{
 		Title: "detect: attacks that the daemon sees, and honest traffic that it does not take for one",
 		Head: []string{
-			"", "calls", "seen s", "named s", "rule s", "drops s", "attack dropped", "honest dropped", "worst class", "bar", "kpps", "CPU", "MB", "",
+			"", "calls", "seen s", "named s", "rule s", "drops s", "attack dropped", "after 5 s", "honest dropped", "worst class", "bar", "kpps", "CPU", "MB", "",
 		},
 		Notes: b.notes(),
 	}
@@ -138,12 +141,12 @@ func secondsText(s report.Samples) string {
 
 // cells are a row as text.
 func (c *detectCase) cells(bars []*report.Bar) []string {
-	cells := make([]string, 14)
-	cells[0], cells[13] = c.name()+": "+c.Label, c.missing
+	cells := make([]string, 15)
+	cells[0], cells[14] = c.name()+": "+c.Label, c.missing
 	if len(c.visits) == 0 {
 		return cells
 	}
-	cells[13] = report.Choice(c.late(), "~", "")
+	cells[14] = report.Choice(c.late(), "~", "")
 	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
 	cells[1] = fmt.Sprintf("%.0f", c.figure(detectCalls).Median())
 	for i, of := range []func(*detectVisit) float64{detectSeen, detectNamed, detectSuggested, detectDropped} {
@@ -151,17 +154,18 @@ func (c *detectCase) cells(bars []*report.Bar) []string {
 	}
 	if !c.Honest {
 		cells[6] = percent(c.figure(detectStopped).Median())
+		cells[7] = percent(c.figure(detectLater).Median())
 	}
-	cells[7] = percent(c.figure(detectHarm).Median())
+	cells[8] = percent(c.figure(detectHarm).Median())
 	if share, name := c.visits[len(c.visits)-1].worst(); name != "" {
-		cells[8] = name + " " + percent(share)
+		cells[9] = name + " " + percent(share)
 	}
 	for i, bar := range bars {
-		cells[9+i] = bar.String()
+		cells[10+i] = bar.String()
 	}
-	cells[10] = fmt.Sprintf("%.1f", c.figure(func(v *detectVisit) float64 { return float64(v.attack.sent+v.honest.sent) / v.lasted.Seconds() / 1e3 }).Median())
-	cells[11] = percent(c.figure(detectCPU).Median())
-	cells[12] = fmt.Sprintf("%.0f", c.figure(detectMemory).Median()/1e6)
+	cells[11] = fmt.Sprintf("%.1f", c.figure(func(v *detectVisit) float64 { return float64(v.attack.sent+v.honest.sent) / v.lasted.Seconds() / 1e3 }).Median())
+	cells[12] = percent(c.figure(detectCPU).Median())
+	cells[13] = fmt.Sprintf("%.0f", c.figure(detectMemory).Median()/1e6)
 	return cells
 }
 
@@ -186,6 +190,7 @@ func (c *detectCase) result(experiment string) lab.Result {
 	slices.SortStableFunc(r.Metrics[1:], func(x, y lab.Metric) int { return cmp.Compare(x.Value, y.Value) })
 	if !c.Honest {
 		add("attack-dropped", detectStopped)
+		add("attack-dropped-later", detectLater)
 		add("attack-packets", func(v *detectVisit) float64 { return float64(v.attack.sent) })
 		add("attack-lost-packets", func(v *detectVisit) float64 { return float64(v.attack.lost) })
 	}

@@ -105,8 +105,8 @@ func TestDetectTable(t *testing.T) {
 			{calls: 1, seen: 3 * second, honest: wire{sent: 1000, dropped: 500}, classes: []classLoss{{"game", 900, 500}}, lasted: second},
 		}},
 		{Model: &traffic.Model{Name: "ntp", Label: "answers"}, visits: []*detectVisit{
-			{calls: 1, seen: 2 * second, named: 3 * second, suggested: 4 * second, dropped: 5 * second, attack: wire{sent: 30_000, dropped: 15_000}, lasted: second},
-			{calls: 1, seen: second, lasted: second},
+			{calls: 1, seen: 2 * second, named: 3 * second, suggested: 4 * second, dropped: 5 * second, attack: wire{sent: 30_000, dropped: 15_000}, later: lab.DriverCounts{Received: 100, Dropped: 50}, lasted: second},
+			{calls: 1, seen: second, later: lab.DriverCounts{Received: 100, Dropped: 60}, lasted: second},
 			{lasted: second, late: second},
 		}},
 		{Model: &traffic.Model{Name: "recorded", Label: "real"}, missing: "no capture"},
@@ -117,9 +117,9 @@ func TestDetectTable(t *testing.T) {
 		got = append(got, strings.Join(row, "|"))
 	}
 	want := []string{
-		"honest/crowd: many|1|3.0|never|never|never||50.00%|game 55.56%|<= 0.00 MISSED|1.0|0.00%|0|",
-		"attack/ntp: answers|1|2.0|never|never|never|0.00%|0.00%||<= 0.00 met|0.0|0.00%|0|~",
-		"attack/recorded: real|||||||||||||no capture",
+		"honest/crowd: many|1|3.0|never|never|never|||50.00%|game 55.56%|<= 0.00 MISSED|1.0|0.00%|0|",
+		"attack/ntp: answers|1|2.0|never|never|never|0.00%|50.00%|0.00%||<= 0.00 met|0.0|0.00%|0|~",
+		"attack/recorded: real||||||||||||||no capture",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

@@ -43,6 +43,7 @@ type detectVisit struct {
 	rules     []string      // that it suggested, and what it did with its own
 
 	attack, honest wire
+	later          lab.DriverCounts // of the attack's wire, from laterTime on
 	classes        []classLoss
 	byRules        uint64 // packets that the counters of the daemon's own rules have
 	cpu            float64
@@ -181,6 +182,9 @@ const (
 	countTime = 1500 * time.Millisecond
 )
 
+// laterTime is after how much of a case it is the daemon's rules that count, and not how soon they come. A pulse has gone.
+const laterTime = 5 * time.Second
+
 // measure has the traffic of the case come for a time, beside the usual mix.
 func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Duration) error {
 	classes, err := s.counter.read(ctx)
@@ -200,6 +204,12 @@ func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Du
 	var looking sync.WaitGroup
 	looking.Go(func() { v.dropped = s.firstDrop(watching, before, began) })
 	looking.Go(func() { v.named = s.firstName(watching, began) })
+	var atLater wires
+	looking.Go(func() {
+		if wait(watching, laterTime); watching.Err() == nil {
+			atLater, _ = s.wires() // without it, later is of the whole time
+		}
+	})
 	sent, failed := s.send(ctx, began, lasts)
 	stop()
 	looking.Wait()
@@ -220,6 +230,9 @@ func (s *detectScene) measure(ctx context.Context, v *detectVisit, lasts time.Du
 		return err
 	}
 	v.late = sent.late()
+	if lasts > laterTime {
+		v.later = after.attack.Since(atLater.attack)
+	}
 	v.account(sent, classes, classesAfter, after.honest.Since(before.honest), after.attack.Since(before.attack))
 	wait(ctx, countTime)
 	return s.judge(ctx, v, sent.first(began))
