@@ -47,15 +47,21 @@ func (n *generator) ways(r *ir.Rule, p chainInput) (w payloadLines) {
 
 // withTests adds to lines the tests of all payload matches that are negated, or that are not. They come first: behind a test
 // of the protocol, nft 1.0.6 lists bytes of its header as fields, and some of that means something else; where it knows no
-// header of the protocol, it aborts (src/payload.c, payload_expr_complete).
+// header of the protocol, it aborts (src/payload.c, payload_expr_complete). A segment whose header says that it is shorter than
+// 20 bytes has no payload; the kernel would look for one within the header (net/netfilter/nft_payload.c, nft_payload_inner_offset).
 func withTests(lines []ruleLine, kind match.Kind, payload []ir.PayloadMatch, not bool) []ruleLine {
 	var tests []string
+	whole := false
 	for _, m := range payload {
 		for _, a := range m.At {
 			if m.Not == not {
 				tests = append(tests, atTest(a, kind))
+				whole = whole || kind == match.TCP && a.Base == ir.BasePayload
 			}
 		}
+	}
+	if whole {
+		tests = append(tests, "tcp doff >= 5")
 	}
 	out := slices.Clone(lines)
 	for i := range out {

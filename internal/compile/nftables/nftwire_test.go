@@ -179,6 +179,42 @@ proto=60 2606::1 > 2606::2 frag=8 mf
 	}
 }
 
+// TestNftPayload has segments whose headers say that they are shorter than 20 bytes: they have no payload, and bytes of the header are none.
+func TestNftPayload(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := subject.NewWire(t)
+	for _, text := range []string{
+		`rules: [{name: has, proto: tcp, payload: {at: {offset: 4, bytes: "|00 00 00 01|"}}, then: drop}]`,
+		`rules: [{name: has-not, port: tcp/99, not: {payload: {at: {offset: 4, bytes: "|00 00 00 01|"}}}, then: drop}]`,
+	} {
+		s := subject.Lower(t, "checks: off\n"+text)
+		x, err := subject.ToNftables(s.Program, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepts(t, x.Script)
+		subject.Nft(t, x.Script, "-f", "-")
+		var frames [][]byte
+		for _, f := range subject.FramesOf(t, `
+tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=1 doff=1 tcpopts=none payload=0x0000000000000000
+tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=1 doff=5 tcpopts=none payload=0x0000000000000000
+tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=2 doff=1 tcpopts=none payload=0x0000000000000001
+tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=2 doff=5 tcpopts=none payload=0x0000000000000001
+tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=2 tcpopts=01010101 payload=0x0000000000000001
+`) {
+			if !w.Send(f.Frame) {
+				t.Fatal("a frame was not sent")
+			}
+			frames = append(frames, f.Frame)
+		}
+		sameCounters(t, w, text, s, x, frames)
+		subject.Nft(t, "", "flush", "ruleset")
+	}
+}
+
 // TestNftOwnSource has a rule that rejects, and packets that pretend to be this host's: the check drops them, unanswered.
 func TestNftOwnSource(t *testing.T) {
 	testutil.RequireTool(t, "nft")
