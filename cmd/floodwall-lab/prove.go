@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 // proveFlags are the flags of prove.
 type proveFlags struct {
+	target  string
 	loaded  bool
 	limit   time.Duration
 	mutants int
@@ -37,12 +39,14 @@ func proveCommand(e *env) *cobra.Command {
 		Use:   "prove POLICY",
 		Short: "prove that the generated code decides as the policy says, for every frame",
 		Long: "Prove asks z3 whether there is a frame that the generated entry of the XDP program decides otherwise than the policy says. It proves each\n" +
-			"kind of usual frames, that no other frame is decided by the entry, and the tables of addresses. It prints a frame where there is one.",
-		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --mutants 100\n" +
-			"  floodwall-lab prove policy.yaml --frames attack.pcap",
+			"kind of usual frames, that no other frame is decided by the entry, and the tables of addresses. It prints a frame where there is one.\n\n" +
+			"With --target nftables it proves the ruleset instead, as the kernel has taken it in a network namespace of its own: verdict and counter of each packet.",
+		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --target nftables\n" +
+			"  floodwall-lab prove policy.yaml --mutants 100\n  floodwall-lab prove policy.yaml --frames attack.pcap",
 		Args: cli.Exactly(1, "POLICY, a file"),
 		RunE: func(c *cobra.Command, args []string) error { return e.prove(c, args[0], &f) },
 	}
+	c.Flags().StringVar(&f.target, "target", string(plan.TargetXDP), "`target` whose code is proved: xdp, or nftables (as root)")
 	c.Flags().BoolVar(&f.loaded, "loaded", false, "load the program, and prove the instructions and the tables that the kernel hands out (as root)")
 	c.Flags().DurationVar(&f.limit, "limit", time.Minute, "`time` of a CPU that z3 may take for each part")
 	c.Flags().IntVar(&f.mutants, "mutants", 0, "make so many `mistakes` in the code and the tables instead, and say how many are found")
@@ -54,6 +58,15 @@ func proveCommand(e *env) *cobra.Command {
 func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	if f.limit < time.Second || f.limit > time.Hour {
 		return cli.Usagef(c, "a minute is enough for 200 rules", "flag --limit: must be 1s to 1h, got %v", f.limit)
+	}
+	if f.target != string(plan.TargetXDP) && f.target != string(plan.TargetNftables) {
+		return cli.Usagef(c, "write xdp or nftables", "flag --target: want xdp or nftables, got %q", f.target)
+	}
+	if f.loaded && f.target != string(plan.TargetXDP) {
+		return cli.Usagef(c, "leave it out: a ruleset is always read back from the kernel", "flag --loaded: is for the target xdp")
+	}
+	if f.frames != "" && f.target != string(plan.TargetXDP) {
+		return cli.Usagef(c, "leave it out: a ruleset decides all packets that it gets", "flag --frames: is for the target xdp")
 	}
 	if f.mutants < 0 || f.mutants > 0 && f.loaded {
 		return cli.Usagef(c, "write a number, and not --loaded", "flag --mutants: must be positive and without --loaded, got %d", f.mutants)
@@ -70,15 +83,15 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	if err != nil {
 		return err
 	}
-	pl, err := compiled.Plan(plan.TargetXDP)
+	pl, err := compiled.Plan(plan.Target(f.target))
 	if err != nil {
 		return err
 	}
-	if f.loaded && !cli.Privileged() {
+	if (f.loaded || f.target == string(plan.TargetNftables)) && !cli.Privileged() {
 		return &cli.PrivilegeError{CommandLine: e.CommandLine}
 	}
 	program, _ := pl.Only()
-	subject, err := prove.Compile(program, f.loaded)
+	subject, err := provable(c.Context(), pl, compiled.Devices(), f)
 	if err != nil {
 		return err
 	}
@@ -109,6 +122,21 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	return err
 }
 
+// prover is what can be proved, and what mistakes can be made in.
+type prover interface {
+	Prove(ctx context.Context, l smt.Limits, progress func(prove.Result)) (*prove.Report, error)
+	Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (map[string]*prove.MutantCounts, []string, error)
+}
+
+// provable makes a plan the subject of a proof.
+func provable(ctx context.Context, pl *plan.Plan, devices []string, f *proveFlags) (prover, error) {
+	if pl.Target == plan.TargetNftables {
+		return prove.CompileNetfilter(ctx, pl, devices)
+	}
+	program, _ := pl.Only()
+	return prove.Compile(program, f.loaded)
+}
+
 // printProof prints what was found, a line for each part.
 func (e *env) printProof(r *prove.Report) {
 	t := wording.NewTable("FRAMES", "DECIDED HERE", "ANSWER", ">CPU", "")
@@ -127,12 +155,20 @@ func (e *env) printProof(r *prove.Report) {
 		}
 	}
 	e.printShares(r.Shares)
-	e.Println("tables: %d classes of addresses, %d ranges looked up, each as its sets say", r.Classes, r.LookedUp)
+	if r.Target == string(plan.TargetNftables) {
+		e.Println("sets: %d ranges of addresses compared, each as the policy's sets say", r.LookedUp)
+	} else {
+		e.Println("tables: %d classes of addresses, %d ranges looked up, each as its sets say", r.Classes, r.LookedUp)
+	}
 	for _, left := range r.LeftOut {
 		e.Println("not proved: %s", left)
 	}
 	if r.Proved() {
-		e.Println("proved: every frame that the entry decides gets the verdict and the reason of the policy (%d rules, %s)", r.Rules, (r.Time).Round(time.Millisecond).String())
+		what := "every frame that the entry decides gets the verdict and the reason of the policy"
+		if r.Target == string(plan.TargetNftables) {
+			what = "every packet of these kinds gets the verdict of the policy, and is counted once, where the policy says"
+		}
+		e.Println("proved: %s (%d rules, %s)", what, r.Rules, (r.Time).Round(time.Millisecond).String())
 		return
 	}
 	e.Println("not proved: %d of %d parts; %d with a counterexample, %d given up", len(r.Parts)-r.Count(smt.Unsatisfiable), len(r.Parts),
@@ -140,8 +176,9 @@ func (e *env) printProof(r *prove.Report) {
 }
 
 // sharesOf counts which packets of a file the entry decides; of none without a name.
-func sharesOf(s *prove.Subject, name string) ([]prove.Share, error) {
-	if name == "" {
+func sharesOf(p prover, name string) ([]prove.Share, error) {
+	s, ofXDP := p.(*prove.Subject)
+	if name == "" || !ofXDP {
 		return nil, nil
 	}
 	in, err := sample.OpenFile(name)
@@ -197,7 +234,7 @@ func (e *env) printFrame(file string, p *prove.Result) {
 }
 
 // mutants prints what became of mistakes that were made on purpose.
-func (e *env) mutants(c *cobra.Command, s *prove.Subject, l smt.Limits, n int) error {
+func (e *env) mutants(c *cobra.Command, s prover, l smt.Limits, n int) error {
 	counts, gaveUp, err := s.Mutants(c.Context(), l, n, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {
 		return err

@@ -34,7 +34,11 @@ type Ruleset struct {
 
 	Proxies map[int]plan.ProxyCounters // the counters of SYNPROXY, by index in Program.Protections
 
-	Sets map[int]Set      // the policy's sets that the table has, by their index in Program.Sets
+	Sets map[int]Set // the policy's sets that the table has, by their index in Program.Sets
+	// The names of what limits are kept in, by index in Program.Limits, and of the sets in which rules count connections, by index in
+	// Program.Rules: an object and "", or a set for each family.
+	Limits, Crowds map[int][2]string
+
 	Left []plan.LeftCheck // checks that are enabled and that the table does not make, or not whole, by their number
 }
 
@@ -114,8 +118,6 @@ type generator struct {
 	names    names
 	counters []string // in the order of their first use
 	sets     setTable
-	limits   map[int][2]string    // names of objects or sets, by index in Program.Limits
-	crowds   map[int][2]string    // names of sets of rules that count connections, by index in Program.Rules
 	stateful strings.Builder      // the definitions of both
 	overs    map[overChain]string // chains of rules with limits
 	bodies   map[string]string    // names of called chains by their lines
@@ -128,12 +130,14 @@ func newGenerator(pl *plan.Plan, o Options) *generator {
 		o.Table = defaultTable
 	}
 	n := &generator{plan: pl, options: o, names: names{},
-		limits: map[int][2]string{}, crowds: map[int][2]string{}, overs: map[overChain]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
+		overs: map[overChain]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Ruleset{
 			Table:   o.Table,
 			Rules:   make([]string, len(pl.Program.Rules)),
 			Checks:  map[packet.Check]string{},
 			Proxies: map[int]plan.ProxyCounters{},
 			Sets:    map[int]Set{},
+			Limits:  map[int][2]string{},
+			Crowds:  map[int][2]string{},
 		}}
 	n.sets = setTable{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]setContent{}}
 	return n

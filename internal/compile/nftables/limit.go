@@ -22,10 +22,10 @@ func rateText(l *ir.Limit) string {
 // overLines are what follows the tests of a line to ask for a limit, one for each family when it is by prefixes.
 func (n *generator) overLines(limit int, p chainInput) []string {
 	l := &n.plan.Program.Limits[limit]
-	names, ok := n.limits[limit]
+	names, ok := n.out.Limits[limit]
 	if !ok {
 		names = n.addLimit(l)
-		n.limits[limit] = names
+		n.out.Limits[limit] = names
 	}
 	if l.Src == nil && l.Dst == nil {
 		return []string{fmt.Sprintf("limit name %q", names[0])}
@@ -73,12 +73,12 @@ func (n *generator) prefixSet(base string, family uint32, src, dst *ir.Prefixes,
 func (n *generator) crowdLines(rule int, p chainInput) (lines []string) {
 	r := &n.plan.Program.Rules[rule]
 	c := r.Connections
-	names, ok := n.crowds[rule]
+	names, ok := n.out.Crowds[rule]
 	if !ok {
 		for family := range names {
 			names[family] = n.prefixSet("connections-"+r.Name, uint32(family), c.Src, c.Dst, plan.HeldPrefixes(c.Max), "dynamic")
 		}
-		n.crowds[rule] = names
+		n.out.Crowds[rule] = names
 	}
 	for family, name := range names {
 		lines = append(lines, fmt.Sprintf("ct status & confirmed == 0 add @%s { %s ct count over %d }",

@@ -9,6 +9,9 @@
 // functions in C and memory that changes are asked, and what holds of them. mutate.go makes mistakes on purpose, so that the proof is seen to
 // fail. loaded.go reads the instructions of a program back from the kernel.
 //
+// The ruleset of nftables has a proof of its own, with the same formulas of the policy: netfilter.go. netmachine.go runs its chains, netexpr.go their
+// expressions, netset.go and netstate.go its sets and what changes; networld.go says what is assumed. netmutate.go makes mistakes.
+//
 //	s, err := prove.Compile(program, false)
 //	report, err := s.Prove(ctx, smt.Limits{}, nil)
 package prove

@@ -53,7 +53,7 @@ func (f *frame) number(at, size int) *smt.Term {
 type kind struct {
 	tagged bool
 	v6     bool
-	proto  byte
+	proto  byte // 0: any that is none of the others, and no extension header
 }
 
 const (
@@ -77,7 +77,7 @@ func kinds() (list []kind) {
 }
 
 func (k kind) String() string {
-	name := map[byte]string{protoICMP: "icmp", protoTCP: "tcp", protoUDP: "udp", protoICMPv6: "icmpv6"}[k.proto]
+	name := map[byte]string{0: "other protocols", protoICMP: "icmp", protoTCP: "tcp", protoUDP: "udp", protoICMPv6: "icmpv6"}[k.proto]
 	family := "IPv4"
 	if k.v6 {
 		family = "IPv6"
@@ -121,10 +121,19 @@ func (k kind) known(c *smt.Context) map[int]*smt.Term {
 	if k.v6 {
 		put(ip-2, 0x86, 0xdd)
 		out[ip] = c.Concat(c.Const(4, 6), c.Var(fmt.Sprintf("low%d", ip), 4))
-		put(ip+6, k.proto)
 	} else {
 		put(ip-2, 0x08, 0x00, 0x45)
-		put(ip+9, k.proto)
+	}
+	if k.proto != 0 {
+		put(k.protoAt(), k.proto)
 	}
 	return out
+}
+
+// protoAt is the offset of the protocol.
+func (k kind) protoAt() int {
+	if k.v6 {
+		return k.ip() + 6
+	}
+	return k.ip() + 9
 }

@@ -15,15 +15,19 @@ type meaning struct {
 	world   *world
 	program *ir.Program
 
-	decision  *smt.Term         // 32 bits: the slot of the reason above the verdict
-	protected *smt.Term         // whether the rule that decides has a protection
-	observed  *smt.Term         // whether a check or a rule only counts the packet, before it is decided
-	charged   map[int]*smt.Term // whether a limit is asked, and charges the packet if it is not exceeded
-	matches   []*smt.Term       // of each rule, whether all that it asks for holds
+	decision  *smt.Term                // 32 bits: the slot of the reason above the verdict
+	protected *smt.Term                // whether the rule that decides has a protection
+	observed  *smt.Term                // whether a check or a rule only counts the packet, before it is decided
+	noted     map[uint32]*smt.Term     // of each check or rule that only counts, by its slot, which packets it counts
+	decides   map[uint32]*smt.Term     // of each reason, by its slot, of which packets it is
+	gets      map[ir.Verdict]*smt.Term // of each verdict, which packets get it
+	outside   *smt.Term                // of netfilter: the packets of which nothing is claimed
+	charged   map[int]*smt.Term        // whether a limit is asked, and charges the packet if it is not exceeded
+	matches   []*smt.Term              // of each rule, whether all that it asks for holds
 }
 
 func mean(d *decoded, w *world) *meaning {
-	m := &meaning{decoded: d, world: w, program: w.program, charged: map[int]*smt.Term{}}
+	m := &meaning{decoded: d, world: w, program: w.program, charged: map[int]*smt.Term{}, noted: map[uint32]*smt.Term{}, decides: map[uint32]*smt.Term{}, gets: map[ir.Verdict]*smt.Term{}}
 	own := d.False()
 	for i := range m.program.Sets {
 		if s := m.program.Sets[i].Dynamic; s != nil && s.Local {
@@ -31,6 +35,9 @@ func mean(d *decoded, w *world) *meaning {
 		}
 	}
 	m.fail(packet.OwnSource, d.And(d.Not(d.malformed), own))
+	if w.netfilter != nil {
+		m.outside = w.netfilter.checks(m)
+	}
 	m.rules()
 	return m
 }
@@ -39,10 +46,12 @@ func mean(d *decoded, w *world) *meaning {
 func (m *meaning) rules() {
 	type reason struct{ cond, decision, protected *smt.Term }
 	var reasons []reason
+	open := m.True() // nothing has decided
 	add := func(cond *smt.Term, slot uint32, v ir.Verdict, protected bool) {
+		m.decides[slot] = m.Or(orFalse(m.Context, m.decides[slot]), m.And(open, cond))
+		m.gets[v] = m.Or(orFalse(m.Context, m.gets[v]), m.And(open, cond))
 		reasons = append(reasons, reason{cond, m.n(uint64(image.Decision(slot, uint8(v)))), m.Bool(protected)})
 	}
-	open := m.True() // nothing has decided
 	m.observed = m.False()
 	watched := m.False()
 	for check := range packet.NumChecks {
@@ -51,8 +60,12 @@ func (m *meaning) rules() {
 			open = m.And(open, m.Not(m.failed[check]))
 		}
 		if m.program.Observed.Has(check) {
+			m.noted[uint32(check)] = m.And(m.failed[check], m.Not(watched)) // the first that fails
 			watched = m.Or(watched, m.failed[check])
 		}
+	}
+	for slot, failed := range m.noted {
+		m.noted[slot] = m.And(open, failed)
 	}
 	m.observed = m.And(open, watched)
 	add(m.malformed, image.SlotDefault, m.program.Default, false)
@@ -63,12 +76,14 @@ func (m *meaning) rules() {
 		matches := m.rule(i, r, open)
 		m.matches[i] = matches
 		if r.Observe {
+			m.noted[m.world.slots[i]] = m.And(open, matches)
 			m.observed = m.Or(m.observed, m.And(open, matches))
 			continue
 		}
 		add(matches, m.world.slots[i], r.Verdict, r.Protect > 0)
 		open = m.And(open, m.Not(matches))
 	}
+	add(m.True(), image.SlotDefault, m.program.Default, false)
 	m.decision, m.protected = m.n(uint64(image.Decision(image.SlotDefault, uint8(m.program.Default)))), m.False()
 	for i := len(reasons) - 1; i >= 0; i-- {
 		m.decision = m.Ite(reasons[i].cond, reasons[i].decision, m.decision)
@@ -80,7 +95,7 @@ func (m *meaning) rules() {
 func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
 	out := m.True()
 	for _, f := range r.Match {
-		if f.Field == packet.State && r.Reply {
+		if f.Field == packet.State && m.tellsReplies(r) {
 			continue // is asked of what has left: see holds
 		}
 		if out = m.And(out, m.has(f)); out.IsFalse() {
@@ -99,6 +114,9 @@ func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
 	return m.holds(i, r, out, m.And(open, out))
 }
 
+// tellsReplies is whether a rule is told by what has left whether a packet is a reply; netfilter asks conntrack.
+func (m *meaning) tellsReplies(r *ir.Rule) bool { return r.Reply && m.world.netfilter == nil }
+
 // holds adds what a rule asks for beside addresses and fields. What lies outside of the frame is a variable, or what world says of it.
 func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
 	free := func(what string) {
@@ -114,7 +132,11 @@ func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
 		free(fmt.Sprintf("names.%d", n))
 	}
 	for n := range r.Payload {
-		free(fmt.Sprintf("payload.%d", n))
+		if m.world.netfilter != nil {
+			out = m.And(out, m.world.netfilter.payload(m.decoded, &r.Payload[n]))
+		} else {
+			free(fmt.Sprintf("payload.%d", n))
+		}
 	}
 	if r.Connections != nil {
 		free("crowded")
@@ -122,7 +144,7 @@ func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
 	if r.Unanswered {
 		free("unanswered")
 	}
-	if r.Reply {
+	if m.tellsReplies(r) {
 		out = m.And(out, m.world.isReply(m))
 	}
 	if r.Asks != ir.NoFlood {
@@ -168,6 +190,13 @@ func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
 
 // static is whether an address is in any of some static sets. The class tells of a source; of a destination nothing is known.
 func (m *meaning) static(sets []int, destination bool) *smt.Term {
+	if m.world.netfilter != nil {
+		in := m.False()
+		for _, set := range sets {
+			in = m.Or(in, m.member(set, destination))
+		}
+		return in
+	}
 	if !destination {
 		if t := m.world.inSets(m.Context, sets); t != nil {
 			return t
@@ -185,6 +214,9 @@ func (m *meaning) member(set int, destination bool) *smt.Term {
 	bytes := m.source
 	if destination {
 		bytes = m.dest
+	}
+	if m.world.netfilter != nil {
+		return m.world.netfilter.member(m.decoded, set, bytes)
 	}
 	hi, lo := m.halves(bytes)
 	number, ok := m.world.dynamic[set]

@@ -57,6 +57,8 @@ func decode(c *smt.Context, f *frame, k kind) *decoded {
 		d.tcp()
 	case protoUDP:
 		d.udp()
+	case 0:
+		d.otherProtocol()
 	default:
 		d.icmp()
 	}
@@ -250,6 +252,13 @@ func (d *decoded) udp() {
 	if d.kind.v6 {
 		d.fail(packet.UDP6Checksum, d.And(whole, d.is(d.l4(6, 2), 0)))
 	}
+}
+
+// otherProtocol is what is known of a packet of another protocol.
+func (d *decoded) otherProtocol() {
+	proto := d.word(d.frame.byte(d.kind.protoAt()))
+	d.field[packet.Proto] = proto
+	d.fail(packet.IPProtocol, d.Or(d.And(d.ULE(d.n(148), proto), d.ULE(proto, d.n(252))), d.is(proto, 255)))
 }
 
 // icmp reads an ICMP (RFC 792) or ICMPv6 (RFC 4443) header.

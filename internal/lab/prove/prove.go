@@ -160,6 +160,9 @@ type query struct {
 	differ  *smt.Term
 	decided *smt.Term
 	parts   []difference
+	claimed *smt.Term            // of netfilter: the packets that the claim is about
+	counted map[string]*smt.Term // of netfilter: which packets each counter counts
+	visited map[netPlace]bool    // of netfilter: the rules that packets come to
 }
 
 // difference are the frames for which a condition that must not hold does.
@@ -193,16 +196,12 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 	for _, x := range m.faults {
 		q.part(x.cond, fmt.Sprintf("instruction %d: %s", x.at, x.why))
 	}
-	differ := c.False()
-	for _, p := range q.parts {
-		differ = c.Or(differ, p.cond)
-	}
 	smallest := c.ULE(c.Const(64, 14), f.length)
 	out := c.False()
 	if k.proto == protoUDP {
 		out, _ = w.leftOut(c)
 	}
-	q.differ = c.And(differ, c.Not(out), w.promises(c), smallest)
+	q.differ = c.And(q.union(), c.Not(out), w.promises(c), smallest)
 	return q, nil
 }
 

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
 // Report is what a proof has found.
 type Report struct {
 	Policy   string        `json:"policy"`
+	Target   string        `json:"target"`           // xdp or nftables
 	Loaded   bool          `json:"loaded"`           // whether the code is what the kernel has, not what the compiler has made
 	Rules    int           `json:"rules"`            // of the program for XDP
 	Parts    []Result      `json:"parts"`            // of the proof
@@ -46,7 +48,7 @@ func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)
 	}
 	start := time.Now()
 	r := &Report{
-		Policy: s.Program.File, Loaded: s.loaded, Rules: len(s.Program.Rules), Classes: len(s.world.classes.vector), LookedUp: s.world.classes.addresses,
+		Policy: s.Program.File, Target: string(plan.TargetXDP), Loaded: s.loaded, Rules: len(s.Program.Rules), Classes: len(s.world.classes.vector), LookedUp: s.world.classes.addresses,
 		LeftOut: s.leftOut(),
 	}
 	add := func(part Result) {

@@ -82,16 +82,24 @@ func kindOf(frame []byte) (kind, bool) {
 	return kind{}, false
 }
 
-// modelOf has the bytes of a frame, the class of its source, and the content of the tables.
-func (s *Subject) modelOf(k kind, frame []byte) *smt.Model {
-	m := &smt.Model{Vars: map[string]uint64{"length": uint64(len(frame))}, Apply: s.readTable}
+// modelOf has the bytes of a frame.
+func modelOf(frame []byte) *smt.Model {
+	m := &smt.Model{Vars: map[string]uint64{"length": uint64(len(frame))}}
 	for at, b := range frame {
 		m.Vars[byteName(at)] = uint64(b)
 	}
-	ip := k.ip()
-	if ip < len(frame) {
-		m.Vars[fmt.Sprintf("low%d", ip)] = uint64(frame[ip] & 15)
+	for _, ip := range []int{14, 18} {
+		if ip < len(frame) {
+			m.Vars[fmt.Sprintf("low%d", ip)] = uint64(frame[ip] & 15)
+		}
 	}
+	return m
+}
+
+// modelOf has the bytes of a frame, the class of its source, and the content of the tables.
+func (s *Subject) modelOf(k kind, frame []byte) *smt.Model {
+	m, ip := modelOf(frame), k.ip()
+	m.Apply = s.readTable
 	switch classes := s.world.classes.of(k.v6); {
 	case !k.v6 && len(frame) >= ip+20:
 		m.Vars["class"] = indexOf(classes, s.world.tables.class4(binary.BigEndian.Uint32(frame[ip+12:])))

@@ -10,18 +10,19 @@ import (
 // world is what both sides are asked about beside the frame: the content of maps, and what the functions say that the code calls. A function
 // of state (limits, bans, flows) is uninterpreted: equal arguments have equal results.
 type world struct {
-	program *ir.Program
-	slots   []uint32          // of each rule, the counter
-	content map[string][]byte // of the maps that never change
-	limits  []image.LimitInfo
-	dynamic map[int]int       // the number of each dynamic set, by its index
-	classes *classes          // of addresses, as the proof of the tables has found them
-	offsets map[string]uint32 // of the constants of limits
-	tables  *tables
-	marksAt int // where the marks of dynamic sets are in their memory
-	decoded *decoded
-	members map[int64]int64 // of struct xdp_buff, those of struct xdp_md, for code that the kernel has translated
-	assumed []*smt.Term     // what the tables' proof, and the owners of the maps, promise
+	program   *ir.Program
+	slots     []uint32          // of each rule, the counter
+	content   map[string][]byte // of the maps that never change
+	limits    []image.LimitInfo
+	dynamic   map[int]int       // the number of each dynamic set, by its index
+	classes   *classes          // of addresses, as the proof of the tables has found them
+	offsets   map[string]uint32 // of the constants of limits
+	tables    *tables
+	marksAt   int // where the marks of dynamic sets are in their memory
+	decoded   *decoded
+	members   map[int64]int64 // of struct xdp_buff, those of struct xdp_md, for code that the kernel has translated
+	netfilter *netWorld       // nil: the other side is the program for XDP
+	assumed   []*smt.Term     // what the tables' proof, and the owners of the maps, promise
 }
 
 // otherFamily is whether an argument is not the family of the packet.

@@ -1,0 +1,218 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/sources/feed"
+	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/test/subject"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// netfilterOf makes a policy a table of nftables. refused is why the compiler does not.
+func netfilterOf(t *testing.T, file, text string) (n *Netfilter, refused error) {
+	t.Helper()
+	p, err := policy.Parse(file, []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := control.Compile(p, feed.InState(os.TempDir()))
+	if err != nil {
+		return nil, err
+	}
+	pl, err := compiled.Plan(plan.TargetNftables)
+	if err != nil {
+		return nil, err
+	}
+	if n, err = CompileNetfilter(context.Background(), pl, compiled.Devices()); err != nil {
+		t.Errorf("%s: %v", file, err)
+	}
+	return n, err
+}
+
+// netProved proves a table, and fails the test where a packet tells it from the policy. It reports whether all of it was proved.
+func netProved(t *testing.T, name string, n *Netfilter) bool {
+	t.Helper()
+	r, err := n.Prove(context.Background(), smt.Limits{Time: limit}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	whole := true
+	for i := range r.Parts {
+		switch p := &r.Parts[i]; p.Answer {
+		case smt.Satisfiable:
+			text, _ := Notation(p.Frame)
+			t.Errorf("%s, %s: %s\n%x\n%s\nwhere %v", name, p.Kind, p.Why, p.Frame, text, p.State)
+			return false
+		case smt.Unknown:
+			t.Logf("%s, %s: gave up after %v of a CPU: %s", name, p.Kind, p.CPU, p.Why)
+			whole = false
+		}
+	}
+	t.Logf("%s: %d rules, %v of a CPU for z3, %v altogether", name, r.Rules, r.CPU, r.Time)
+	return whole
+}
+
+// shortNet are policies of testdata/good that together have most of what a table has, and are proved in seconds.
+var shortNet = []string{"checks.yaml", "connections.yaml"}
+
+// netProxied has SYNPROXY.
+const netProxied = "default: pass\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {mode: router}}]\n"
+
+// TestNetfilterParts proves the tables of which mutants are made, and one with SYNPROXY; without FLOODWALL_PROVE that alone.
+func TestNetfilterParts(t *testing.T) {
+	requireSolver(t)
+	testutil.RequireTool(t, "nft")
+	testutil.RequireRoot(t)
+	list := []string{netProxied}
+	if os.Getenv("FLOODWALL_PROVE") != "" {
+		list = append(list, netMutated...)
+	}
+	for i, text := range list {
+		n, err := netfilterOf(t, "policy.yaml", "devices: [eth0]\n"+text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !netProved(t, fmt.Sprintf("part %d", i), n) {
+			t.Errorf("%s is not proved", text)
+		}
+	}
+}
+
+// TestNetfilterPolicies proves the tables of the good policies of the policy's tests; without FLOODWALL_PROVE a few.
+func TestNetfilterPolicies(t *testing.T) {
+	requireSolver(t)
+	testutil.RequireTool(t, "nft")
+	testutil.RequireRoot(t)
+	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, len(files))
+	}
+	var proved, refused, open int
+	for _, f := range files {
+		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(shortNet, filepath.Base(f)) {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := netfilterOf(t, f, string(text))
+		switch {
+		case err != nil:
+			t.Logf("%s is refused: %s", filepath.Base(f), strings.SplitN(err.Error(), "\n", 2)[0])
+			refused++
+		case netProved(t, filepath.Base(f), n):
+			proved++
+		default:
+			t.Errorf("%s is not proved", f)
+			open++
+		}
+	}
+	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
+}
+
+// TestNetfilterDocuments proves the tables of the policies in the documents and guides that are whole; without FLOODWALL_PROVE those of two.
+func TestNetfilterDocuments(t *testing.T) {
+	requireSolver(t)
+	testutil.RequireTool(t, "nft")
+	testutil.RequireRoot(t)
+	var proved, refused, open int
+	for _, d := range documents(t) {
+		n, err := netfilterOf(t, d.file, d.text)
+		name := fmt.Sprintf("%s %d", filepath.Base(d.file), d.number)
+		switch {
+		case err != nil:
+			t.Logf("%s is refused: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
+			refused++
+		case netProved(t, name, n):
+			proved++
+		default:
+			t.Errorf("%s is not proved", name)
+			open++
+		}
+	}
+	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
+}
+
+// TestNetfilterRandom proves the tables of random policies with states, limits and rejections, FLOODWALL_PROVE of them; without, two.
+func TestNetfilterRandom(t *testing.T) {
+	requireSolver(t)
+	testutil.RequireTool(t, "nft")
+	testutil.RequireRoot(t)
+	n := 2
+	if text := os.Getenv("FLOODWALL_PROVE"); text != "" {
+		n, _ = strconv.Atoi(text)
+	}
+	var proved, refused, open int
+	for i := range n {
+		r := rand.New(rand.NewPCG(2, uint64(i)))
+		rules := 1 + r.IntN(10)
+		if i%6 == 5 {
+			rules = 50 + r.IntN(51)
+		}
+		s := stateful(t, r, rules)
+		pl, err := plan.Hoist(s.Program, plan.TargetNftables)
+		if err != nil {
+			refused++
+			continue
+		}
+		n, err := CompileNetfilter(context.Background(), pl, []string{"eth0"})
+		if err != nil {
+			t.Fatalf("policy %d: %v\n%s", i, err, s.Program)
+		}
+		if netProved(t, fmt.Sprintf("random %d", i), n) {
+			proved++
+		} else {
+			t.Logf("%s", s.Program)
+			open++
+		}
+	}
+	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
+}
+
+// stateful is a random policy, some of whose own rules ask for a state or a limit, reject or only observe. Those that are built in stay: the second of
+// a pair has the tests of the first.
+func stateful(t *testing.T, r *rand.Rand, rules int) *subject.Subject {
+	t.Helper()
+	text, _, _ := subject.RandomPolicy(t, r, rules)
+	s := subject.Lower(t, text)
+	for i := range s.Program.Rules {
+		rule := &s.Program.Rules[i]
+		if rule.Kind != ir.RuleKindRule {
+			continue
+		}
+		switch r.IntN(8) {
+		case 0:
+			first := uint32(r.IntN(int(packet.State.Size())))
+			last := first + uint32(r.IntN(int(packet.State.Size()-first)))
+			rule.Match = append(rule.Match, ir.Match{Field: packet.State, Values: []ir.Range{{First: first, Last: last}}})
+		case 1:
+			if rule.Verdict == ir.Drop {
+				rule.Verdict = ir.Reject
+			}
+		case 2:
+			rule.Over = append(rule.Over, len(s.Program.Limits))
+			s.Program.Limits = append(s.Program.Limits, ir.Limit{
+				Rule: rule.Name, Rate: 10, Per: time.Second, Burst: 10, Src: &ir.Prefixes{V4: 24 + r.IntN(9), V6: 56 + r.IntN(9)}, Max: 1000,
+			})
+		case 3:
+			rule.Observe = true
+		}
+	}
+	return s
+}

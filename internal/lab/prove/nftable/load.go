@@ -1,0 +1,63 @@
+package nftable
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Name is that of a table, with its family.
+type Name struct {
+	Family uint8
+	Name   string
+}
+
+// Load has the kernel take a script, in a network namespace of its own that has devices of these names, and reads tables back. It needs root, and the tool
+// nft. The namespace goes with the call.
+func Load(ctx context.Context, script string, devices []string, names ...Name) (tables []*Table, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread, which is in the namespace, ends with the goroutine
+		tables, err = load(ctx, script, devices, names)
+	}()
+	<-done
+	return tables, err
+}
+
+func load(ctx context.Context, script string, devices []string, names []Name) (tables []*Table, err error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, fmt.Errorf("making a network namespace: %w", err)
+	}
+	defer ns.Close()
+	for i, device := range devices {
+		if _, err := netlink.LinkByName(device); err == nil { // lo
+			continue
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = device
+		link := &netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("peer%d", i)}
+		if err := netlink.LinkAdd(link); err != nil {
+			return nil, fmt.Errorf("making device %s in a network namespace: %w", device, err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("nft takes no such script: %w: %s", err, out)
+	}
+	for _, n := range names {
+		t, err := Read(n.Family, n.Name)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
