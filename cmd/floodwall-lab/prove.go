@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,8 +39,8 @@ func proveCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prove POLICY",
 		Short: "prove that the generated code decides as the policy says, for every frame",
-		Long: "Prove asks z3 whether there is a frame that the generated entry of the XDP program decides otherwise than the policy says. It proves each\n" +
-			"kind of usual frames, that no other frame is decided by the entry, and the tables of addresses. It prints a frame where there is one.\n\n" +
+		Long: "Prove asks z3 for a frame, of any content, that the generated code of the XDP program decides otherwise than the policy says, and prints it. It\n" +
+			"proves each kind of usual frames, that the entry decides no other frame, the rules that general() asks, and the tables of addresses.\n\n" +
 			"With --target nftables it proves the ruleset instead, as the kernel has taken it in a network namespace of its own: verdict and counter of each packet.",
 		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --target nftables\n" +
 			"  floodwall-lab prove policy.yaml --mutants 100\n  floodwall-lab prove policy.yaml --frames attack.pcap",
@@ -49,7 +50,7 @@ func proveCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.target, "target", string(plan.TargetXDP), "`target` whose code is proved: xdp, or nftables (as root)")
 	c.Flags().BoolVar(&f.loaded, "loaded", false, "load the program, and prove the instructions and the tables that the kernel hands out (as root)")
 	c.Flags().DurationVar(&f.limit, "limit", time.Minute, "`time` of a CPU that z3 may take for each part")
-	c.Flags().IntVar(&f.mutants, "mutants", 0, "make so many `mistakes` in the code and the tables instead, and say how many are found")
+	c.Flags().IntVar(&f.mutants, "mutants", 0, "make so many `mistakes` in the entry, and in the code of the rules, instead, and say how many are found")
 	c.Flags().StringVar(&f.frames, "frames", "", "say also how many packets of a `file` in pcap or pcapng format are of those frames")
 	e.JSONFlag(c)
 	return c
@@ -150,8 +151,11 @@ func (e *env) printProof(r *prove.Report) {
 	}
 	e.Table(t)
 	for i := range r.Parts {
-		if p := &r.Parts[i]; p.Frame != nil {
+		switch p := &r.Parts[i]; {
+		case p.Frame != nil:
 			e.printFrame(r.Policy, p)
+		case p.State != nil: // of the rules that general() asks
+			e.Println("packet   %s", strings.Join(p.State, " "))
 		}
 	}
 	e.printShares(r.Shares)
@@ -164,9 +168,12 @@ func (e *env) printProof(r *prove.Report) {
 		e.Println("not proved: %s", left)
 	}
 	if r.Proved() {
-		what := "every frame that the entry decides gets the verdict and the reason of the policy"
-		if r.Target == string(plan.TargetNftables) {
+		what := "every frame that the entry decides, and every packet of which general() asks the rules, gets the verdict and the reason of the policy"
+		switch {
+		case r.Target == string(plan.TargetNftables):
 			what = "every packet of these kinds gets the verdict of the policy, and is counted once, where the policy says"
+		case !r.ProvesRules():
+			what = "every frame that the entry decides gets the verdict and the reason of the policy"
 		}
 		e.Println("proved: %s (%d rules, %s)", what, r.Rules, (r.Time).Round(time.Millisecond).String())
 		return
@@ -238,6 +245,19 @@ func (e *env) mutants(c *cobra.Command, s prover, l smt.Limits, n int) error {
 	counts, gaveUp, err := s.Mutants(c.Context(), l, n, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {
 		return err
+	}
+	if xdp, ok := s.(*prove.Subject); ok {
+		rules, _, more, err := xdp.MutantsOfRules(c.Context(), l, n, rand.New(rand.NewPCG(1, 2)))
+		if err != nil {
+			return err
+		}
+		gaveUp = append(gaveUp, more...)
+		for class, m := range rules {
+			if counts[class] == nil {
+				counts[class] = &prove.MutantCounts{}
+			}
+			counts[class].Add(m)
+		}
 	}
 	if e.JSON {
 		return e.PrintJSON(counts)

@@ -50,6 +50,11 @@ func (m *machine) lookup(at int, s *state, args [6]value) {
 	}
 	k := m.Extract(index.t, 0, 32)
 	name := array.of.name
+	if m.rules != nil {
+		s.regs[asm.R0] = m.rules.lookup(name, k)
+		m.to(at+1, s)
+		return
+	}
 	s.regs[asm.R0] = value{t: m.Const(64, 0), of: &region{kind: inElement, name: name, key: k}, null: m.Apply(name+".none", 0, k)}
 	if name == image.Counters {
 		n := &s.counted
@@ -86,6 +91,9 @@ var parameters = map[string]int{
 }
 
 func (m *machine) callOwn(at int, s *state, name string, args [6]value) error {
+	if m.rules != nil {
+		return m.rules.call(m, at, s, name, args)
+	}
 	from := 1
 	if ofFrame[name] {
 		if args[1].of == nil || args[1].of.kind != inContext || args[1].t != m.Const(64, 0) {

@@ -53,6 +53,7 @@ func proveTables(p *ir.Program, t *tables) (*classes, error) {
 	c.sample[0], c.sample[1] = map[uint16]wide{}, map[uint16]wide{}
 	used := map[int][]int{} // by a set, the lists that have it
 	for i := range p.Rules {
+		moved, _ := movedSources(p, &p.Rules[i])
 		for _, a := range slices.Concat(p.Rules[i].Src, p.Rules[i].Dst) {
 			var static []int
 			for _, s := range a.Sets {
@@ -60,7 +61,7 @@ func proveTables(p *ir.Program, t *tables) (*classes, error) {
 					static = append(static, s)
 				}
 			}
-			if _, ok := c.number[key(static)]; ok || len(static) == 0 || p.Rules[i].Kind == ir.RuleKindEssential {
+			if _, ok := c.number[key(static)]; ok || len(static) == 0 || len(moved) > 0 {
 				continue
 			}
 			n := len(c.asked)

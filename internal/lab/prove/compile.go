@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cilium/ebpf/asm"
-
 	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -36,11 +34,10 @@ func Compile(p *ir.Program, loaded bool) (*Subject, error) {
 		return nil, err
 	}
 	var members map[int64]int64
-	var code asm.Instructions
-	if code, members, err = readLoaded(l, loadedMaps); err != nil {
+	if s.entry, s.rules, members, err = readLoaded(l, loadedMaps); err != nil {
 		return nil, err
 	}
-	s.entry, s.loaded, s.world.members = code, true, members
+	s.loaded, s.world.members = true, members
 	return s, nil
 }
 

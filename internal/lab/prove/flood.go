@@ -20,8 +20,14 @@ const (
 // asked is what a rule asks about a flood. Known clients are told by functions of the flow table, see known; all else is a variable, of which
 // floods says what is promised.
 func (w *world) asked(m *meaning, r *ir.Rule) *smt.Term {
-	if r.Asks == ir.AsksKnown {
+	identified := identifies(w.program.Floods[r.Flood].Protocol)
+	switch {
+	case r.Asks == ir.AsksKnown:
 		return w.known(m.Context, r.Flood)
+	case r.Asks == ir.AsksProved && identified:
+		return w.datagram(r.Flood).proved()
+	case r.Asks == ir.AsksStray && identified:
+		return m.Not(w.datagram(r.Flood).begins())
 	}
 	return w.question(m.Context, r.Asks, r.Flood)
 }
@@ -59,6 +65,9 @@ func (w *world) floods(c *smt.Context) {
 		w.assume(c.Implies(c.And(clock, lasts), c.Not(w.question(c, ir.AsksCalm, i))))
 		w.assume(c.Implies(c.And(clock, c.ULT(tick, at(floodSpent))), w.question(c, ir.AsksSpent, i)))
 		protocol := w.program.Floods[i].Protocol
+		if identifies(protocol) {
+			w.assume(c.Implies(w.decoded.has(ir.Match{Field: packet.DPort, Values: w.program.Floods[i].Ports}), w.datagram(i).promises()))
+		}
 		if protocol != packet.A2S && protocol != packet.RakNet {
 			continue
 		}
@@ -72,7 +81,6 @@ func (w *world) floods(c *smt.Context) {
 
 // queryForm is what each query or request at a game server has: packet.Datagrams.Asks.
 func (w *world) queryForm(c *smt.Context, protocol packet.Datagrams) *smt.Term {
-	const udpHeader = 8
 	d := w.decoded
 	long := c.ULE(d.n(uint64(udpHeader+protocol.Least())), d.rest)
 	payload := d.payload + udpHeader
@@ -99,21 +107,3 @@ func (w *world) challenged(c *smt.Context, decision *smt.Term) (yes *smt.Term, o
 func challengedBy(c *smt.Context, flood int) *smt.Term {
 	return c.Var(fmt.Sprintf("challenged.%d", flood), 0)
 }
-
-// leftOut are the ports of UDP services whose datagrams have identifiers that are looked up: of WireGuard and QUIC. What becomes of them is not
-// proved.
-func (w *world) leftOut(c *smt.Context) (out *smt.Term, names []string) {
-	out = c.False()
-	for i := range w.program.Floods {
-		f := &w.program.Floods[i]
-		if !identifies(f.Protocol) {
-			continue
-		}
-		names = append(names, f.Service)
-		out = c.Or(out, w.decoded.has(ir.Match{Field: packet.DPort, Values: f.Ports}))
-	}
-	return out, names
-}
-
-// identifies reports whether the datagrams of a protocol have identifiers that the entry looks up.
-func identifies(p packet.Datagrams) bool { return p == packet.WireGuard || p == packet.QUIC }

@@ -14,12 +14,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/guard"
 )
 
-// loadedCode reads the entry as the kernel hands it out: the translated instructions (xlated_prog_insns of struct bpf_prog_info), of which the JIT
+// loadedCode reads a function as the kernel hands it out: the translated instructions (xlated_prog_insns of struct bpf_prog_info), of which the JIT
 // compiler makes machine code. The verifier has changed them: the context is struct xdp_buff, lookups in arrays and the read of jiffies stand there
 // themselves, and maps and functions have no names. What it has put there is compared instruction by instruction with what the kernel puts there
 // for that map, and read back as the call.
 type loadedCode struct {
 	insns   asm.Instructions
+	start   int         // of the function that is read, the first instruction
 	places  []int       // of each instruction, in units of 8 bytes
 	at      map[int]int // of such a place, the instruction
 	maps    map[int64]*mapOf
@@ -37,32 +38,32 @@ func errTranslated(at int, what string) error {
 	return fmt.Errorf("translated instruction %d: %s, which is not what Linux 6.1 to 6.18 makes of it", at, what)
 }
 
-// readLoaded reads the entry of a program that is loaded, and the offsets of the members of the context.
-func readLoaded(p *datapath.Program, names []string) (asm.Instructions, map[int64]int64, error) {
+// readLoaded reads the entry of a program that is loaded, and decide(), and the offsets of the members of the context.
+func readLoaded(p *datapath.Program, names []string) (entry, rules asm.Instructions, members map[int64]int64, err error) {
 	info, err := p.Native().Info()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	insns, err := info.Instructions()
 	if err != nil {
-		return nil, nil, fmt.Errorf("instructions of the loaded program: %w (it takes root, and sysctl net.core.bpf_jit_harden of at most 1)", err)
+		return nil, nil, nil, fmt.Errorf("instructions of the loaded program: %w (it takes root, and sysctl net.core.bpf_jit_harden of at most 1)", err)
 	}
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return nil, nil, fmt.Errorf("types of the kernel: %w", err)
+		return nil, nil, nil, fmt.Errorf("types of the kernel: %w", err)
 	}
 	c := &loadedCode{insns: insns, at: map[int]int{}, maps: map[int64]*mapOf{}}
-	members := map[int64]int64{}
+	members = map[int64]int64{}
 	for name, member := range map[string]int64{"data": contextData, "data_end": contextDataEnd, "data_meta": contextMeta} {
 		at, err := guard.MemberOffset(spec, "xdp_buff", name)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		members[int64(at)] = member
 	}
 	values, err := guard.MemberOffset(spec, "bpf_array", "value")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	c.values = int64(values)
 	for _, name := range names {
@@ -72,17 +73,20 @@ func readLoaded(p *datapath.Program, names []string) (asm.Instructions, map[int6
 		}
 		i, err := m.Info()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if id, ok := i.ID(); ok {
 			c.maps[int64(id)] = &mapOf{name, i}
 		}
 	}
 	if c.symbols, err = guard.KernelSymbols(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	out, err := c.read()
-	return out, members, err
+	if entry, err = c.read(""); err != nil {
+		return nil, nil, nil, err
+	}
+	rules, err = c.read(decideName)
+	return entry, rules, members, err
 }
 
 // drawsRandom reports whether a function of the kernel is bpf_get_prandom_u32(), which the verifier replaces by bpf_user_rnd_u32().
@@ -90,9 +94,10 @@ func drawsRandom(name string) bool {
 	return name == "bpf_user_rnd_u32" || name == "bpf_get_prandom_u32"
 }
 
-// read makes the entry's instructions those of the image again.
-func (c *loadedCode) read() (asm.Instructions, error) {
-	place, end := 0, len(c.insns)
+// bounds finds a function, "" for the entry, and the places of all instructions.
+func (c *loadedCode) bounds(name string) (start, end int, err error) {
+	place, found := 0, name == ""
+	c.places, end = nil, len(c.insns)
 	for i := range c.insns {
 		c.places = append(c.places, place)
 		c.at[place] = i
@@ -100,19 +105,37 @@ func (c *loadedCode) read() (asm.Instructions, error) {
 		if c.insns[i].OpCode.IsDWordLoad() {
 			place++
 		}
-		if i > 0 && btf.FuncMetadata(&c.insns[i]) != nil {
+		fn := btf.FuncMetadata(&c.insns[i])
+		switch {
+		case i == 0 || fn == nil:
+		case found:
 			end = min(end, i)
+		case fn.Name == name:
+			start, found = i, true
 		}
 	}
-	out := slices.Clone(c.insns[:end])
+	if !found {
+		return 0, 0, fmt.Errorf("the loaded program has no function %s()", name)
+	}
+	return start, end, nil
+}
+
+// read makes a function's instructions those of the image again; without a name the entry's.
+func (c *loadedCode) read(name string) (asm.Instructions, error) {
+	start, end, err := c.bounds(name)
+	if err != nil {
+		return nil, err
+	}
+	c.start = start
+	out := slices.Clone(c.insns[start:end])
 	for i := range out {
 		out[i].Metadata = asm.Metadata{}
 		if isJump(&out[i]) {
-			to, ok := c.at[c.places[i]+1+int(out[i].Offset)]
-			if !ok || to >= end {
-				return nil, errTranslated(i, "a jump to no instruction of the entry")
+			to, ok := c.at[c.places[start+i]+1+int(out[i].Offset)]
+			if !ok || to < start || to >= end {
+				return nil, errTranslated(start+i, "a jump to no instruction of the function")
 			}
-			out[i] = out[i].WithReference(fmt.Sprintf("at%d", to))
+			out[i] = out[i].WithReference(fmt.Sprintf("at%d", to-start))
 		}
 	}
 	for i := range out {
@@ -147,7 +170,7 @@ func (c *loadedCode) translate(out asm.Instructions, i int) (more int, err error
 		out[i+1] = out[i+1].WithReference(fmt.Sprintf("at%d", i+2))
 		return 1, nil
 	case op.Class().IsJump() && op.JumpOp() == asm.Call && in.Src == asm.PseudoCall:
-		to, ok := c.at[c.places[i]+1+int(in.Offset)]
+		to, ok := c.at[c.places[c.start+i]+1+int(in.Offset)]
 		fn := (*btf.Func)(nil)
 		if ok {
 			fn = btf.FuncMetadata(&c.insns[to])
@@ -208,7 +231,7 @@ func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) 
 		return 0, errTranslated(i, "a lookup in map "+m.name)
 	}
 	for n, w := range want {
-		if g := c.insns[i+1+n]; g.OpCode != w.OpCode || g.Dst != w.Dst || g.Src != w.Src || g.Offset != w.Offset || g.Constant != w.Constant {
+		if g := c.insns[c.start+i+1+n]; g.OpCode != w.OpCode || g.Dst != w.Dst || g.Src != w.Src || g.Offset != w.Offset || g.Constant != w.Constant {
 			return 0, errTranslated(i+1+n, fmt.Sprintf("%v where %v is expected of a lookup in map %s", g, w, m.name))
 		}
 		keep(&out[i+1+n], asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
@@ -218,9 +241,10 @@ func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) 
 	return len(want), nil
 }
 
-// loadedMaps are the maps that the entry may refer to.
+// loadedMaps are the maps that the entry and decide() may refer to.
 var loadedMaps = []string{
 	image.Counters, image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4, image.Hosts4, image.HostsFound, image.DynamicInfo,
 	image.ReplyFilter, image.FloodStates, image.IDMasks, image.Tick, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates,
 	image.Protections, image.Askers, image.TrafficShares, image.Constants,
+	image.Index, image.Rows, image.Results, image.Masks,
 }

@@ -49,6 +49,7 @@ type machine struct {
 
 	visited map[int]bool // the instructions to which any frame comes
 
+	rules    *rulesRun                 // of decide(), what it has beside; nil: the code is the entry
 	feasible func(cond *smt.Term) bool // whether any frame comes to a place behind a test for a number; nil: it is not asked
 }
 
@@ -66,6 +67,9 @@ func (m *machine) run() error {
 	zero := m.Const(64, 0)
 	start.regs[asm.R1] = value{t: zero, of: &region{kind: inContext}}
 	start.regs[asm.RFP] = value{t: zero, of: &region{kind: inStack}}
+	if m.rules != nil {
+		m.rules.ready(start)
+	}
 	m.states, m.visited = map[int]*state{0: start}, map[int]bool{}
 	for _, at := range m.code.order {
 		s := m.states[at]
@@ -199,9 +203,30 @@ func (m *machine) alu(at int, s *state, in *asm.Instruction) error {
 	if op == asm.LSh || op == asm.RSh || op == asm.ArSh {
 		b = m.BitAnd(b, m.Const(b.Width, uint64(a.Width-1)))
 	}
-	s.regs[in.Dst] = value{t: m.ZExt(do(m.Context, a, b), 64)}
+	t := do(m.Context, a, b)
+	if op == asm.Mul && a.Ones() <= 0xff && m.rules == nil {
+		t = m.multiple(a, b, t)
+	}
+	if m.rules != nil {
+		t = m.rules.simplify(s, op, a, b, t)
+	}
+	s.regs[in.Dst] = value{t: m.ZExt(t, 64)}
 	m.to(at+1, s)
 	return nil
+}
+
+// multiple is a multiple of a byte, given for each value: the place of an entry in a table.
+func (m *machine) multiple(a, b, t *smt.Term) *smt.Term {
+	low := m.Extract(a, 0, 8)
+	factor, ok := b.IsConst()
+	if !ok || low.Op != smt.OpVar {
+		return t
+	}
+	values := make([]uint64, 256)
+	for i := range values {
+		values[i] = uint64(i) * factor
+	}
+	return m.Choice(low, values, t.Width)
 }
 
 // pointerSum moves a pointer, or is the distance of two.
@@ -375,6 +400,10 @@ func (m *machine) bounded(op asm.JumpOp, a, b value, taken, other *state) {
 
 // leave ends the program with the value in r0.
 func (m *machine) leave(at int, s *state) {
+	if m.rules != nil {
+		m.rules.leave(m, at, s)
+		return
+	}
 	r0 := s.regs[asm.R0]
 	if !r0.isNumber() {
 		m.fault(at, s.cond, "no number is returned")

@@ -21,6 +21,7 @@ type meaning struct {
 	noted     map[uint32]*smt.Term     // of each check or rule that only counts, by its slot, which packets it counts
 	decides   map[uint32]*smt.Term     // of each reason, by its slot, of which packets it is
 	gets      map[ir.Verdict]*smt.Term // of each verdict, which packets get it
+	both      bool                     // whether the class of the destination is known, too
 	outside   *smt.Term                // of netfilter: the packets of which nothing is claimed
 	charged   map[int]*smt.Term        // whether a limit is asked, and charges the packet if it is not exceeded
 	matches   []*smt.Term              // of each rule, whether all that it asks for holds
@@ -188,7 +189,7 @@ func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
 	return in
 }
 
-// static is whether an address is in any of some static sets. The class tells of a source; of a destination nothing is known.
+// static is whether an address is in any of some static sets. The class tells of a source; of a destination of a frame nothing is known.
 func (m *meaning) static(sets []int, destination bool) *smt.Term {
 	if m.world.netfilter != nil {
 		in := m.False()
@@ -197,8 +198,8 @@ func (m *meaning) static(sets []int, destination bool) *smt.Term {
 		}
 		return in
 	}
-	if !destination {
-		if t := m.world.inSets(m.Context, sets); t != nil {
+	if !destination || m.both {
+		if t := m.world.inSets(m.Context, classVar(destination), sets); t != nil {
 			return t
 		}
 	}

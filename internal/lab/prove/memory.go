@@ -53,9 +53,20 @@ func (m *machine) read(at int, s *state, from value, offset int64, size int) (v 
 			return slot.value, ""
 		}
 		return value{}, "the stack is read where nothing of this size was written"
+	case inPacket:
+		if !ok {
+			break
+		}
+		return m.rules.readPacket(s, int64(fixed), size)
 	case inArray:
+		if m.rules != nil {
+			return m.rules.readTable(m, at, s, from.of.name, place, size)
+		}
 		return value{t: m.ZExt(m.readArray(from.of.name, place, size), 64)}, ""
 	case inElement:
+		if m.rules != nil {
+			return m.rules.readElement(m, at, s, from.of, place, size)
+		}
 		if from.of.name == image.Counters {
 			return m.readCounter(s, place, size)
 		}
@@ -92,7 +103,7 @@ func (m *machine) readFrame(at int, s *state, place *smt.Term, size int) value {
 	if !ok { // bytes at a place that the frame says: any
 		end := m.Add(place, m.Const(64, uint64(size)))
 		m.fault(at, m.And(s.cond, m.Or(m.ULT(m.frame.length, end), m.ULT(end, place))), "a read behind the end of the frame")
-		return value{t: m.ZExt(m.Fresh("bytes", uint8(8*size)), 64)}
+		return value{t: m.ZExt(m.nearPlaces(place, size), 64)}
 	}
 	if int64(fixed) < 0 {
 		m.fault(at, s.cond, "a read in front of the frame")
@@ -103,6 +114,21 @@ func (m *machine) readFrame(at int, s *state, place *smt.Term, size int) value {
 		m.fault(at, m.And(s.cond, m.ULT(m.frame.length, m.Const(64, uint64(end)))), "a read behind the end of the frame")
 	}
 	return value{t: m.ZExt(m.frame.load(int(fixed), size), 64)}
+}
+
+// nearPlaces are the bytes at a place that a byte says, by which it is behind a fixed one: those of the first places behind it, and any of others.
+func (m *machine) nearPlaces(place *smt.Term, size int) *smt.Term {
+	const near = 32
+	out := m.Fresh("bytes", uint8(8*size))
+	if place.Op != smt.OpAdd || place.Args[0].Ones() > 0xff {
+		return out
+	}
+	if from, ok := place.Args[1].IsConst(); ok && from < 1<<16 {
+		for n := range near {
+			out = m.Ite(m.Eq(place.Args[0], m.Const(64, uint64(n))), m.frame.load(int(from)+n, size), out)
+		}
+	}
+	return out
 }
 
 // hostClass reads the class of a slot in a wide line of hosts. The number in the slot must have been compared with the source's: then the class is
@@ -207,6 +233,7 @@ func (m *machine) store(at int, s *state, in *asm.Instruction) {
 		return
 	case to.of.kind == inStack && int64(fixed) >= -512 && int64(fixed)+int64(size) <= 0:
 		m.storeStack(s, int(int64(fixed)), size, v)
+	case to.of.kind == inPacket && m.rules.storePacket(s, int64(fixed), size, v):
 	case to.of.kind == inElement && to.of.name == image.Counters && size == 8 && (fixed == 0 || fixed == 8) && v.isNumber():
 		s.counted.now[fixed/8] = v.t
 	case to.of.kind == inElement && to.of.name == image.HostsFound: // only a hint to the next lookup

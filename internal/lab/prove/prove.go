@@ -22,7 +22,10 @@ type Subject struct {
 	Program *ir.Program
 	world   *world
 	entry   asm.Instructions
-	loaded  bool // whether the kernel has handed out the code and the content of maps
+	rules   asm.Instructions // of decide()
+	loaded  bool             // whether the kernel has handed out the code and the content of maps
+
+	elements map[string]int // of maps, the size of a value in memory
 }
 
 // NewSubject joins a compiled program, and proves its tables of addresses.
@@ -38,8 +41,13 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 	if err != nil {
 		return nil, err
 	}
-	memory := map[string][]byte{}
+	rules, behind, err := image.FunctionBounds(insns, decideName)
+	if err != nil {
+		return nil, err
+	}
+	memory, elements := map[string][]byte{}, map[string]int{}
 	for name, shape := range x.Shapes {
+		elements[name] = image.Shape{ValueSize: shape.ValueSize, Entries: 1}.Size()
 		memory[name] = make([]byte, shape.Size())
 	}
 	if err := fill(memory); err != nil {
@@ -75,11 +83,11 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 	for i := range p.Rules {
 		w.slots = append(w.slots, uint32(image.SlotRules+i))
 	}
-	return &Subject{Program: p, world: w, entry: insns[start:end]}, nil
+	return &Subject{Program: p, world: w, entry: insns[start:end], rules: insns[rules:behind], elements: elements}, nil
 }
 
 // frozen are the maps whose content never changes while the program runs, and that the entry reads.
-var frozen = []string{image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4}
+var frozen = []string{image.IDMasks, image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4}
 
 // Result is what the proof of a part has found: of a kind of frames, or of all others.
 type Result struct {
@@ -124,11 +132,12 @@ func (q *query) solve(ctx context.Context, l smt.Limits) (smt.Answer, *smt.Model
 	return q.c.Solve(ctx, l, q.differ, q.sources()...)
 }
 
-// sources are formulas that fix the source: to an address of a class each, and to one of class 0 that the filters let pass. Their hashes are numbers
-// then, which z3 could not find.
+// sources are formulas that fix the source: to an address of a class each, and to one of class 0 that the filters let pass; and such that fix
+// identifiers. Their hashes are numbers then, which z3 could not find.
 func (q *query) sources() (list []*smt.Term) {
 	const most = 16
 	w, v6 := q.machine.world, q.meaning.kind.v6
+	list = w.identifiers()
 	fix := func(a wide, class int) {
 		hi, lo := q.meaning.halves(q.meaning.source)
 		if !v6 {
@@ -197,11 +206,7 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 		q.part(x.cond, fmt.Sprintf("instruction %d: %s", x.at, x.why))
 	}
 	smallest := c.ULE(c.Const(64, 14), f.length)
-	out := c.False()
-	if k.proto == protoUDP {
-		out, _ = w.leftOut(c)
-	}
-	q.differ = c.And(q.union(), c.Not(out), w.promises(c), smallest)
+	q.differ = c.And(q.union(), w.promises(c), smallest)
 	return q, nil
 }
 

@@ -14,6 +14,7 @@ const (
 	inArray                     // the one value of an array, by the name of its map
 	inElement                   // what a lookup has found
 	ofMap                       // a map itself
+	inPacket                    // struct packet, which decide() gets
 )
 
 // region is memory.

@@ -69,22 +69,25 @@ func (w *world) sourceIs(c *smt.Context, args []*smt.Term) *smt.Term {
 func (w *world) mine() []uint16 { return w.classes.of(w.decoded.kind.v6) }
 
 // class is the class of the source.
-func (w *world) class(c *smt.Context) *smt.Term {
+func (w *world) class(c *smt.Context) *smt.Term { return w.classAs(c, classVar(false)) }
+
+// classAs is the class of an address, of which a variable says which it is.
+func (w *world) classAs(c *smt.Context, variable string) *smt.Term {
 	list := w.mine()
 	values := make([]uint64, len(list))
 	for i, class := range list {
 		values[i] = uint64(class)
 	}
-	return c.Choice(c.Var("class", 32), values, 64)
+	return c.Choice(c.Var(variable, 32), values, 64)
 }
 
-// inSets is whether the source is in any of some static sets, by its class; nil if the classes do not tell.
-func (w *world) inSets(c *smt.Context, sets []int) *smt.Term {
+// inSets is whether an address is in any of some static sets, by the variable of its class; nil if the classes do not tell.
+func (w *world) inSets(c *smt.Context, variable string, sets []int) *smt.Term {
 	in := w.classes.holds(w.mine(), sets)
 	if in == nil {
 		return nil
 	}
-	index, out := c.Var("class", 32), c.False()
+	index, out := c.Var(variable, 32), c.False()
 	for i := 0; i < len(in); i++ {
 		first := i
 		for i < len(in) && in[i] {

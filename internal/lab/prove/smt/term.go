@@ -50,7 +50,8 @@ type Term struct {
 
 // Context makes terms. Terms of two contexts must not be mixed. It is for one goroutine.
 type Context struct {
-	Used time.Duration // of a CPU, by z3
+	Used  time.Duration // of a CPU, by z3
+	Given *Model        // values of variables and applications, in whose place the terms have these; nil: none are given
 
 	terms  map[termKey]*Term
 	pushed map[pushKey]*Term
@@ -142,7 +143,12 @@ func (c *Context) True() *Term { return c.Bool(true) }
 func (c *Context) False() *Term { return c.Bool(false) }
 
 // Var is a variable, which the name identifies. A width of 0 makes a formula.
-func (c *Context) Var(name string, width uint8) *Term { return c.make(OpVar, width, 0, name) }
+func (c *Context) Var(name string, width uint8) *Term {
+	if c.Given != nil {
+		return c.Const(width, c.Given.Vars[name])
+	}
+	return c.make(OpVar, width, 0, name)
+}
 
 // Fresh is a variable that no other term has.
 func (c *Context) Fresh(name string, width uint8) *Term {
@@ -152,6 +158,10 @@ func (c *Context) Fresh(name string, width uint8) *Term {
 
 // Apply is the value of an uninterpreted function: equal arguments have equal values, and nothing else is known.
 func (c *Context) Apply(name string, width uint8, args ...*Term) *Term {
+	if c.Given != nil {
+		t := &Term{Op: OpApply, Width: width, Name: name, Args: args}
+		return c.Const(width, c.Given.Eval(t))
+	}
 	return c.make(OpApply, width, 0, name, args...)
 }
 
