@@ -220,27 +220,28 @@ type udpBuilder struct {
 	visits int       // of newcomers
 }
 
-// measure takes all rounds, in which the cases take turns: those without a flood first. Then floods are forgotten, by Floodwall and by the
-// tables of the others.
+// measure takes all rounds, in which the cases take turns: those without a flood first. Clients talk before both. Then floods are forgotten, by
+// Floodwall and by the tables of the others.
 func (b *udpBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
-		if err := b.meet(ctx); err != nil {
-			return err
-		}
 		flooded := false
 		for _, flood := range []bool{false, true} {
-			for _, c := range rig.Alternated(b.cases, round) {
-				if c.load.flood > 0 != flood {
-					continue
-				}
+			cases := slices.DeleteFunc(rig.Alternated(b.cases, round), func(c *udpCase) bool { return c.load.flood > 0 != flood })
+			if len(cases) == 0 {
+				continue
+			}
+			if err := b.meet(ctx); err != nil { // what comes before may take longer than a known client is remembered
+				return err
+			}
+			for _, c := range cases {
 				b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label())
 				b.Steps.Step()
 				if err := b.take(ctx, c); err != nil {
 					return fmt.Errorf("%s: %w", c.label(), err)
 				}
-				flooded = flooded || flood
 			}
+			flooded = flooded || flood
 		}
 		if !flooded || round+1 == b.Rounds {
 			continue
