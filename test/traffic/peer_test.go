@@ -260,13 +260,21 @@ func (p *peer) say(text string) {
 // sayWith sends a segment until so much text comes back.
 func (p *peer) sayWith(g segment, text string) {
 	p.Helper()
+	if p.isReset(g, text) {
+		p.Fatalf("%q is answered with a reset", text)
+	}
+}
+
+// isReset sends a segment until so much text comes back, or a reset.
+func (p *peer) isReset(g segment, text string) bool {
+	p.Helper()
 	echo := ""
 	for end := time.Now().Add(synPatience); time.Now().Before(end); {
 		g.options = p.stamps()
 		p.send(g)
 		for got := p.receive(again); got != nil; got = p.receive(again) {
 			if got.RST {
-				p.Fatalf("%q is answered with a reset", text)
+				return true
 			}
 			if got.Seq == p.ack {
 				echo += string(got.Payload)
@@ -275,11 +283,12 @@ func (p *peer) sayWith(g segment, text string) {
 			if echo == text {
 				p.seq += uint32(len(text))
 				p.send(segment{flags: ".", options: p.stamps()})
-				return
+				return false
 			}
 		}
 	}
 	p.Fatalf("%q comes back as %q", text, echo)
+	return false
 }
 
 // wantSilence fails the test when anything comes.
