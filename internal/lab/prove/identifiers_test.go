@@ -3,12 +3,12 @@ package prove
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,21 +161,22 @@ func mutateUDP(t *testing.T, s *Subject, l smt.Limits, n int) {
 		return slices.ContainsFunc(kinds, func(k kind) bool { return k.proto != protoUDP || k.v6 })
 	})
 	r, places := rand.New(rand.NewPCG(3, 3)), slices.Sorted(maps.Keys(reached))
-	counts, start := map[smt.Answer]int{}, time.Now()
-	for range n {
+	start := time.Now()
+	counts, harmless, gaveUp, err := makeMutants(t.Context(), n, func() (tried, bool) {
 		list := mutantsOf(s.entry, places[r.IntN(len(places))])
 		if len(list) == 0 {
-			continue
+			return tried{}, false
 		}
 		m := list[r.IntN(len(list))]
-		answer := s.refute(context.Background(), l, m, map[int][]kind{m.at: reached[m.at][:1]})
-		counts[answer]++
-		if answer == smt.Unsatisfiable {
-			t.Logf("harmless: %s", m.text)
-		}
-		if answer == smt.Unknown {
-			t.Errorf("given up: %s", m.text)
-		}
+		return tried{m.class, m.text, func() (smt.Answer, string) {
+			return s.refute(t.Context(), l, m, map[int][]kind{m.at: reached[m.at][:1]}), ""
+		}}, true
+	})
+	if err != nil || len(gaveUp) > 0 {
+		t.Errorf("%v, given up: %q", err, gaveUp)
 	}
-	t.Log(fmt.Sprint(counts), len(places), "instructions", time.Since(start))
+	for class, c := range counts {
+		t.Logf("%s %+v", class, *c)
+	}
+	t.Logf("harmless: %s\n%d instructions, %v", strings.Join(harmless, "\n"), len(places), time.Since(start))
 }

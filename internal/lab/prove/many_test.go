@@ -16,27 +16,43 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// subjectOf compiles the part of a policy for XDP.
-func subjectOf(file, text string, loaded bool) (*Subject, error) {
+// planOf compiles a policy, and plans it for a target.
+func planOf(file, text string, target plan.Target) (*plan.Plan, *control.Compiled, error) {
 	p, err := policy.Parse(file, []byte(text))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	compiled, err := control.Compile(p, feed.InState(os.TempDir()))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pl, err := compiled.Plan(plan.TargetXDP)
+	pl, err := compiled.Plan(target)
+	return pl, compiled, err
+}
+
+// programOf is the part of a policy for XDP.
+func programOf(file, text string) (*ir.Program, error) {
+	pl, _, err := planOf(file, text, plan.TargetXDP)
 	if err != nil {
 		return nil, err
 	}
 	program, _ := pl.Only()
+	return program, nil
+}
+
+// subjectOf compiles the part of a policy for XDP.
+func subjectOf(file, text string, loaded bool) (*Subject, error) {
+	program, err := programOf(file, text)
+	if err != nil {
+		return nil, err
+	}
 	return Compile(program, loaded)
 }
 
@@ -55,6 +71,12 @@ func proved(t *testing.T, name string, s *Subject) (gaveUp int) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	return judged(t, name, r)
+}
+
+// judged fails the test where a frame tells code and policy apart. It returns how many parts z3 has given up.
+func judged(t *testing.T, name string, r *Report) (gaveUp int) {
+	t.Helper()
 	for i := range r.Parts {
 		switch p := &r.Parts[i]; {
 		case p.Answer == smt.Satisfiable:
@@ -82,25 +104,14 @@ var short = []string{"checks.yaml", "replies.yaml", "never.yaml"}
 // TestPolicies proves the good policies of the policy's tests; without FLOODWALL_PROVE a few.
 func TestPolicies(t *testing.T) {
 	requireSolver(t)
-	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, len(files))
-	}
-	for _, f := range files {
-		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(short, filepath.Base(f)) {
-			continue
-		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := subjectOf(f, string(text), false)
+	for _, d := range goodPolicies(t, short) {
+		s, err := subjectOf(d.file, d.text, false)
 		if err != nil { // its lists are not there, or it is for another target
-			t.Logf("%s is left out: %s", filepath.Base(f), strings.SplitN(err.Error(), "\n", 2)[0])
+			t.Logf("%s is left out: %s", d.name(), strings.SplitN(err.Error(), "\n", 2)[0])
 			continue
 		}
-		if proved(t, filepath.Base(f), s) > 0 {
-			t.Errorf("%s is not proved", f)
+		if proved(t, d.name(), s) > 0 {
+			t.Errorf("%s is not proved", d.file)
 		}
 	}
 }
@@ -118,11 +129,33 @@ func fences(text string) (list []string) {
 	}
 }
 
-// document is a policy in a document.
+// document is a policy in a document, or one that a file is.
 type document struct {
 	file   string
-	number int
+	number string // in the document, behind a blank
 	text   string
+}
+
+func (d *document) name() string { return filepath.Base(d.file) + d.number }
+
+// goodPolicies are those of the policy's tests; without FLOODWALL_PROVE only those of some names.
+func goodPolicies(t *testing.T, few []string) (list []document) {
+	t.Helper()
+	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, len(files))
+	}
+	for _, f := range files {
+		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(few, filepath.Base(f)) {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, document{file: f, text: string(text)})
+	}
+	return list
 }
 
 // documents are the policies in the documents and guides; without FLOODWALL_PROVE in two of them.
@@ -140,7 +173,7 @@ func documents(t *testing.T) (list []document) {
 				t.Fatal(err)
 			}
 			for i, fence := range fences(string(text)) {
-				list = append(list, document{f, i, fence})
+				list = append(list, document{f, fmt.Sprintf(" %d", i), fence})
 			}
 		}
 	}
@@ -154,12 +187,12 @@ func TestDocuments(t *testing.T) {
 	for _, d := range documents(t) {
 		s, err := subjectOf(d.file, d.text, false)
 		if err != nil {
-			t.Logf("%s %d is left out: %s", d.file, d.number, strings.SplitN(err.Error(), "\n", 2)[0])
+			t.Logf("%s is left out: %s", d.name(), strings.SplitN(err.Error(), "\n", 2)[0])
 			continue
 		}
 		count++
-		if proved(t, fmt.Sprintf("%s %d", filepath.Base(d.file), d.number), s) > 0 {
-			t.Errorf("%s %d is not proved", d.file, d.number)
+		if proved(t, d.name(), s) > 0 {
+			t.Errorf("%s%s is not proved", d.file, d.number)
 		}
 	}
 	if count == 0 {

@@ -164,13 +164,28 @@ type MutantCounts struct {
 
 // Mutants makes n mutants, and proves or refutes each. gaveUp names those for which z3 has found no answer.
 func (s *Subject) Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (counts map[string]*MutantCounts, gaveUp []string, err error) {
-	counts = map[string]*MutantCounts{}
 	reached, err := s.reached()
 	if err != nil {
 		return nil, nil, err
 	}
-	for range n {
+	counts, _, gaveUp, err = makeMutants(ctx, n, func() (tried, bool) {
 		m, ok := s.mutant(r, reached)
+		return tried{m.class, m.text, func() (smt.Answer, string) { return s.refute(ctx, l, m, reached), "" }}, ok
+	})
+	return counts, gaveUp, err
+}
+
+// tried is a mutant that was drawn. refute looks for what it decides wrongly, and says why it has given up, if more than z3 is to be named.
+type tried struct {
+	class, text string
+	refute      func() (smt.Answer, string)
+}
+
+// makeMutants draws n mutants, and proves or refutes each. harmless names those that are proved, and gaveUp those of which neither was possible.
+func makeMutants(ctx context.Context, n int, draw func() (tried, bool)) (counts map[string]*MutantCounts, harmless, gaveUp []string, err error) {
+	counts = map[string]*MutantCounts{}
+	for range n {
+		m, ok := draw()
 		if !ok {
 			continue
 		}
@@ -180,20 +195,24 @@ func (s *Subject) Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand
 			counts[m.class] = c
 		}
 		c.Made++
-		switch s.refute(ctx, l, m, reached) {
+		switch answer, why := m.refute(); answer {
 		case smt.Satisfiable:
 			c.Caught++
 		case smt.Unsatisfiable:
 			c.Equivalent++
+			harmless = append(harmless, m.text)
 		default:
 			c.GaveUp++
-			gaveUp = append(gaveUp, m.text)
+			if why != "" {
+				why = ": " + why
+			}
+			gaveUp = append(gaveUp, m.text+why)
 		}
 		if ctx.Err() != nil {
-			return counts, gaveUp, ctx.Err()
+			return counts, harmless, gaveUp, ctx.Err()
 		}
 	}
-	return counts, gaveUp, nil
+	return counts, harmless, gaveUp, nil
 }
 
 // tableShare is one in how many mutants is of a table: each has all tables proved anew.

@@ -18,7 +18,6 @@ var ruleMaps = []string{image.Index, image.Rows, image.Results, image.Masks, ima
 // MutantsOfRules makes n mutants of decide() and of the tables of the rules, and proves or refutes each. harmless names those that are proved, and gaveUp
 // those for which z3 has found no answer.
 func (s *Subject) MutantsOfRules(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (counts map[string]*MutantCounts, harmless, gaveUp []string, err error) {
-	counts = map[string]*MutantCounts{}
 	reached := map[int][]bool{} // by instruction, the families whose packets come to it
 	samples := map[bool][]*smt.Model{}
 	for _, v6 := range []bool{false, true} {
@@ -33,36 +32,15 @@ func (s *Subject) MutantsOfRules(ctx context.Context, l smt.Limits, n int, r *ra
 			reached[at] = append(reached[at], v6)
 		}
 	}
-	for range n {
-		m, ok := s.mutantOfRules(r, slices.Sorted(maps.Keys(reached)))
-		if !ok {
-			continue
-		}
+	places := slices.Sorted(maps.Keys(reached))
+	return makeMutants(ctx, n, func() (tried, bool) {
+		m, ok := s.mutantOfRules(r, places)
 		families := []bool{false, true}
 		if m.code != nil {
 			families = reached[m.at]
 		}
-		c := counts[m.class]
-		if c == nil {
-			c = &MutantCounts{}
-			counts[m.class] = c
-		}
-		c.Made++
-		switch s.refuteRules(ctx, l, m, families, samples) {
-		case smt.Satisfiable:
-			c.Caught++
-		case smt.Unsatisfiable:
-			c.Equivalent++
-			harmless = append(harmless, m.text)
-		default:
-			c.GaveUp++
-			gaveUp = append(gaveUp, m.text)
-		}
-		if ctx.Err() != nil {
-			return counts, harmless, gaveUp, ctx.Err()
-		}
-	}
-	return counts, harmless, gaveUp, nil
+		return tried{m.class, m.text, func() (smt.Answer, string) { return s.refuteRules(ctx, l, m, families, samples), "" }}, ok
+	})
 }
 
 // mutantOfRules draws one: one in four is of a table, if there is any.

@@ -77,15 +77,8 @@ func TestMutantsOfRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			caught := 0
-			for class, c := range counts {
-				caught += c.Caught
-				t.Logf("%s %+v", class, *c)
-			}
+			saysNo(t, counts, gaveUp)
 			t.Logf("harmless: %s", strings.Join(harmless, "\n"))
-			if len(gaveUp) > 0 || caught == 0 {
-				t.Errorf("%d caught, z3 has given up %q", caught, gaveUp)
-			}
 		})
 	}
 }

@@ -56,21 +56,14 @@ func (n *Netfilter) Prove(ctx context.Context, l smt.Limits, progress func(Resul
 	}
 	start := time.Now()
 	r := &Report{Policy: n.Program.File, Target: string(plan.TargetNftables), Rules: len(n.Program.Rules), LeftOut: n.leftOut()}
-	add := func(part Result) {
-		r.Parts = append(r.Parts, part)
-		r.CPU += part.CPU
-		if progress != nil {
-			progress(part)
-		}
-	}
-	add(n.sets(&r.LookedUp))
+	r.add(n.sets(&r.LookedUp), progress)
 	for _, k := range netKinds() {
-		add(n.Kind(ctx, k, l))
+		r.add(n.Kind(ctx, k, l), progress)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
-	add(n.Others(ctx, l))
+	r.add(n.Others(ctx, l), progress)
 	r.Time = time.Since(start)
 	return r, ctx.Err()
 }
@@ -139,17 +132,9 @@ func (n *Netfilter) part(ctx context.Context, k kind, l smt.Limits, others bool)
 		r.Answer, r.Why = smt.Unknown, err.Error()
 		return r
 	}
-	r.Terms, r.Decided = q.c.Terms(), true
+	r.Decided = true
 	answer, model, err := q.solveParts(ctx, l)
-	r.Answer, r.CPU = answer, q.c.Used
-	switch {
-	case err != nil:
-		r.Why = err.Error()
-	case answer == smt.Satisfiable:
-		r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model)
-	case answer == smt.Unknown:
-		r.Why = "z3 has not found an answer within its time and memory"
-	}
+	r.answered(q.c, answer, err, func() { r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model) })
 	return r
 }
 

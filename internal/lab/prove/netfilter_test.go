@@ -5,20 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -26,15 +21,7 @@ import (
 // netfilterOf makes a policy a table of nftables. refused is why the compiler does not.
 func netfilterOf(t *testing.T, file, text string) (n *Netfilter, refused error) {
 	t.Helper()
-	p, err := policy.Parse(file, []byte(text))
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := control.Compile(p, feed.InState(os.TempDir()))
-	if err != nil {
-		return nil, err
-	}
-	pl, err := compiled.Plan(plan.TargetNftables)
+	pl, compiled, err := planOf(file, text, plan.TargetNftables)
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +38,8 @@ func netProved(t *testing.T, name string, n *Netfilter) bool {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	whole := true
-	for i := range r.Parts {
-		switch p := &r.Parts[i]; p.Answer {
-		case smt.Satisfiable:
-			text, _ := Notation(p.Frame)
-			t.Errorf("%s, %s: %s\n%x\n%s\nwhere %v", name, p.Kind, p.Why, p.Frame, text, p.State)
-			return false
-		case smt.Unknown:
-			t.Logf("%s, %s: gave up after %v of a CPU: %s", name, p.Kind, p.CPU, p.Why)
-			whole = false
-		}
-	}
-	t.Logf("%s: %d rules, %v of a CPU for z3, %v altogether", name, r.Rules, r.CPU, r.Time)
-	return whole
+	judged(t, name, r)
+	return r.Proved()
 }
 
 // shortNet are policies of testdata/good that together have most of what a table has, and are proved in seconds.
@@ -98,32 +73,7 @@ func TestNetfilterPolicies(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
 	testutil.RequireRoot(t)
-	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, len(files))
-	}
-	var proved, refused, open int
-	for _, f := range files {
-		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(shortNet, filepath.Base(f)) {
-			continue
-		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := netfilterOf(t, f, string(text))
-		switch {
-		case err != nil:
-			t.Logf("%s is refused: %s", filepath.Base(f), strings.SplitN(err.Error(), "\n", 2)[0])
-			refused++
-		case netProved(t, filepath.Base(f), n):
-			proved++
-		default:
-			t.Errorf("%s is not proved", f)
-			open++
-		}
-	}
-	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
+	provedTables(t, goodPolicies(t, shortNet))
 }
 
 // TestNetfilterDocuments proves the tables of the policies in the documents and guides that are whole; without FLOODWALL_PROVE those of two.
@@ -131,18 +81,23 @@ func TestNetfilterDocuments(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
 	testutil.RequireRoot(t)
+	provedTables(t, documents(t))
+}
+
+// provedTables proves the tables of policies, and fails the test where one is not proved that the compiler takes.
+func provedTables(t *testing.T, list []document) {
+	t.Helper()
 	var proved, refused, open int
-	for _, d := range documents(t) {
+	for _, d := range list {
 		n, err := netfilterOf(t, d.file, d.text)
-		name := fmt.Sprintf("%s %d", filepath.Base(d.file), d.number)
 		switch {
 		case err != nil:
-			t.Logf("%s is refused: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
+			t.Logf("%s is refused: %s", d.name(), strings.SplitN(err.Error(), "\n", 2)[0])
 			refused++
-		case netProved(t, name, n):
+		case netProved(t, d.name(), n):
 			proved++
 		default:
-			t.Errorf("%s is not proved", name)
+			t.Errorf("%s%s is not proved", d.file, d.number)
 			open++
 		}
 	}

@@ -34,36 +34,15 @@ type netMutant struct {
 
 // Mutants makes n mistakes in the tables, one at a time, and proves or refutes each. gaveUp names those of which neither was possible.
 func (n *Netfilter) Mutants(ctx context.Context, l smt.Limits, count int, r *rand.Rand) (counts map[string]*MutantCounts, gaveUp []string, err error) {
-	counts = map[string]*MutantCounts{}
 	reached, err := n.reached()
 	if err != nil {
 		return nil, nil, err
 	}
-	for range count {
+	counts, _, gaveUp, err = makeMutants(ctx, count, func() (tried, bool) {
 		m, ok := n.mutant(r, reached)
-		if !ok {
-			continue
-		}
-		c := counts[m.class]
-		if c == nil {
-			c = &MutantCounts{}
-			counts[m.class] = c
-		}
-		c.Made++
-		switch answer, why := n.refute(ctx, l, m, reached[m.at]); answer {
-		case smt.Satisfiable:
-			c.Caught++
-		case smt.Unsatisfiable:
-			c.Equivalent++
-		default:
-			c.GaveUp++
-			gaveUp = append(gaveUp, m.text+": "+why)
-		}
-		if ctx.Err() != nil {
-			return counts, gaveUp, ctx.Err()
-		}
-	}
-	return counts, gaveUp, nil
+		return tried{m.class, m.text, func() (smt.Answer, string) { return n.refute(ctx, l, m, reached[m.at]) }}, ok
+	})
+	return counts, gaveUp, err
 }
 
 // reached are the kinds of packets that come to each rule.

@@ -113,18 +113,23 @@ func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 		r.Why = err.Error()
 		return r
 	}
-	r.Terms, r.Decided = q.c.Terms(), !q.decided.IsFalse()
+	r.Decided = !q.decided.IsFalse()
 	answer, model, err := q.solve(ctx, l)
-	r.Answer, r.CPU = answer, q.c.Used
+	r.answered(q.c, answer, err, func() { r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model) })
+	return r
+}
+
+// answered takes the answer of z3 to a formula. told takes what a model tells.
+func (r *Result) answered(c *smt.Context, answer smt.Answer, err error, told func()) {
+	r.Answer, r.CPU, r.Terms = answer, c.Used, c.Terms()
 	switch {
 	case err != nil:
 		r.Why = err.Error()
 	case answer == smt.Satisfiable:
-		r.Frame, r.Why, r.State = q.frameOf(model), q.explain(model), q.stateOf(model)
+		told()
 	case answer == smt.Unknown:
 		r.Why = "z3 has not found an answer within its time and memory"
 	}
-	return r
 }
 
 // solve asks z3. Where products matter, it first tries a source of each class.

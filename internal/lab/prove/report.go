@@ -40,6 +40,15 @@ func (r *Report) Count(answer smt.Answer) (n int) {
 	return n
 }
 
+// add adds a part, and tells progress of it, if there is one.
+func (r *Report) add(part Result, progress func(Result)) {
+	r.Parts = append(r.Parts, part)
+	r.CPU += part.CPU
+	if progress != nil {
+		progress(part)
+	}
+}
+
 // Prove proves all parts. progress is told of each.
 func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)) (*Report, error) {
 	if !smt.Available() {
@@ -50,23 +59,16 @@ func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)
 		Policy: s.Program.File, Target: string(plan.TargetXDP), Loaded: s.loaded, Rules: len(s.Program.Rules), Classes: len(s.world.classes.vector), LookedUp: s.world.classes.addresses,
 		LeftOut: s.leftOut(),
 	}
-	add := func(part Result) {
-		r.Parts = append(r.Parts, part)
-		r.CPU += part.CPU
-		if progress != nil {
-			progress(part)
-		}
-	}
 	for _, k := range kinds() {
-		add(s.Kind(ctx, k, l))
+		r.add(s.Kind(ctx, k, l), progress)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
-	add(s.Outside(ctx, l))
+	r.add(s.Outside(ctx, l), progress)
 	if r.ProvesRules() {
 		for _, v6 := range []bool{false, true} {
-			add(s.Rules(ctx, v6, l))
+			r.add(s.Rules(ctx, v6, l), progress)
 		}
 	}
 	r.Time = time.Since(start)

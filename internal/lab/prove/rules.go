@@ -34,15 +34,8 @@ func (s *Subject) Rules(ctx context.Context, v6 bool, l smt.Limits) (r Result) {
 		return r
 	}
 	answer, model, err := q.c.Solve(ctx, l, q.differ)
-	r.Answer, r.CPU, r.Decided, r.Terms = answer, q.c.Used, true, q.c.Terms()
-	switch {
-	case err != nil:
-		r.Why = err.Error()
-	case answer == smt.Satisfiable:
-		r.Why, r.State = q.explain(model), q.fieldsOf(model)
-	case answer == smt.Unknown:
-		r.Why = "z3 has not found an answer within its time and memory"
-	}
+	r.Decided = true
+	r.answered(q.c, answer, err, func() { r.Why, r.State = q.explain(model), q.fieldsOf(model) })
 	return r
 }
 

@@ -5,39 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
-	"github.com/floodwall/floodwall/internal/sources/feed"
-	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/subject"
 )
-
-// programOf is the part of a policy for XDP.
-func programOf(file, text string) (*ir.Program, error) {
-	p, err := policy.Parse(file, []byte(text))
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := control.Compile(p, feed.InState(os.TempDir()))
-	if err != nil {
-		return nil, err
-	}
-	pl, err := compiled.Plan(plan.TargetXDP)
-	if err != nil {
-		return nil, err
-	}
-	program, _ := pl.Only()
-	return program, nil
-}
 
 // provedRules proves the rules in a form of their code, and fails the test where they are not proved. It reports whether there is code of that form.
 func provedRules(t *testing.T, name string, p *ir.Program, form xdp.Form) bool {
@@ -66,25 +42,14 @@ var forms = []xdp.Form{xdp.Straight, xdp.Tables}
 // TestRules proves what decide() decides of the good policies, in both forms of its code; without FLOODWALL_PROVE of a few.
 func TestRules(t *testing.T) {
 	requireSolver(t)
-	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, len(files))
-	}
-	for _, f := range files {
-		if os.Getenv("FLOODWALL_PROVE") == "" && !slices.Contains(short, filepath.Base(f)) {
-			continue
-		}
-		text, err := os.ReadFile(f)
+	for _, d := range goodPolicies(t, short) {
+		p, err := programOf(d.file, d.text)
 		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := programOf(f, string(text))
-		if err != nil {
-			t.Logf("%s is left out: %s", filepath.Base(f), strings.SplitN(err.Error(), "\n", 2)[0])
+			t.Logf("%s is left out: %s", d.name(), strings.SplitN(err.Error(), "\n", 2)[0])
 			continue
 		}
 		for _, form := range forms {
-			provedRules(t, filepath.Base(f), p, form)
+			provedRules(t, d.name(), p, form)
 		}
 	}
 }
