@@ -8,17 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type
 // nat of nftables, also one that iptables made, or the table nat of the older iptables. Whether rules are in it is not
-// looked at. Without nft only the latter is found.
+// looked at.
 func Translates(ctx context.Context) (bool, error) {
 	if old, err := oldNAT(); old || err != nil {
 		return old, err
 	}
-	_, chains, err := natChains(ctx)
+	chains, err := natChains()
 	return len(chains) > 0, err
 }
 
@@ -46,39 +48,30 @@ func oldTable(version, table string) (bool, error) {
 }
 
 // Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.
-func Offloads(ctx context.Context) (bool, error) {
-	_, objects, err := listed(ctx)
-	return slices.ContainsFunc(objects, func(o object) bool { return o.Flowtable != nil }), err
+func Offloads(context.Context) (bool, error) {
+	list, err := dumpNft(unix.NFT_MSG_GETFLOWTABLE, unix.NFPROTO_UNSPEC)
+	return len(list) > 0, err
 }
 
-// natChains lists the chains of type nat, and the tool that did.
-func natChains(ctx context.Context) (t tool, list []natChain, err error) {
-	t, objects, err := listed(ctx)
-	for _, o := range objects {
-		if o.Chain != nil && o.Chain.Type == "nat" {
-			list = append(list, *o.Chain)
+// natChain is a chain of type nat. The hook is a number of enum nf_inet_hooks.
+type natChain struct {
+	family, table string
+	hook          uint64
+}
+
+// natChains lists the chains of type nat.
+func natChains() (list []natChain, err error) {
+	for family, number := range map[string]uint8{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6, "inet": unix.NFPROTO_INET} {
+		chains, err := dumpNft(unix.NFT_MSG_GETCHAIN, number)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range chains {
+			if c.text(unix.NFTA_CHAIN_TYPE) == "nat" {
+				list = append(list, natChain{family, c.text(unix.NFTA_CHAIN_TABLE), c.nested(unix.NFTA_CHAIN_HOOK).number(unix.NFTA_HOOK_HOOKNUM)})
+			}
 		}
 	}
-	return t, list, err
-}
-
-// object is something that nft lists, as its JSON has it and as far as it is looked at.
-type object struct {
-	Chain     *natChain
-	Flowtable *struct{}
-}
-
-type natChain struct{ Family, Table, Type, Hook string }
-
-// listed are the chains and flowtables that nft lists, and the tool that did; nothing without nft, as nobody has made anything with it.
-func listed(ctx context.Context) (t tool, objects []object, err error) {
-	if t, err = find("nft", nftPackage); err != nil {
-		return t, nil, nil
-	}
-	out, err := t.unchanged(ctx, nftState, "-j", "list chains; list flowtables")
-	if err != nil {
-		return t, nil, fmt.Errorf("listing chains and flowtables: %w", err)
-	}
-	objects, err = readObjects[object](out)
-	return t, objects, err
+	slices.SortFunc(list, func(a, b natChain) int { return strings.Compare(a.family+" "+a.table, b.family+" "+b.table) })
+	return list, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,28 +99,9 @@ func (n *Nft) script(ctx context.Context, lines ...string) error {
 	return err
 }
 
-// nftObject is one of a listing in JSON (man libnftables-json); only one pointer is set.
+// nftObject is one of a listing in JSON (man libnftables-json).
 type nftObject struct {
-	Table   *struct{ Name string }
-	Chain   *struct{ Family, Name, Table, Hook string }
-	Rule    *nftRule
-	Counter *struct {
-		Name, Table    string
-		Packets, Bytes uint64
-	}
 	Set *struct{ Elem []json.RawMessage }
-}
-
-type nftRule struct {
-	Family, Table, Chain, Comment string
-	Handle                        int
-}
-
-// ruleset lists all tables of the families inet and netdev, without elements of sets. Of all the listings of nft 1.0.6
-// that have rules or counters it is the only one that does not read all elements from the kernel first, 1.5 s per 200,000
-// of them.
-func (n *Nft) ruleset(ctx context.Context) (all []nftObject, err error) {
-	return n.list(ctx, "-t", "-a", listFamilies)
 }
 
 // list reads what commands list in JSON.
@@ -145,61 +127,48 @@ func readObjects[T any](out string) (all []T, err error) {
 	}
 }
 
-// Tables lists the tables of family inet whose names are prefix and a number.
-func (n *Nft) Tables(ctx context.Context, prefix string) ([]string, error) {
-	names, err := n.tables(ctx, "inet")
-	return numbered(names, prefix, nil), err
+// Tables lists the tables whose names are prefix and a number.
+func (n *Nft) Tables(_ context.Context, prefix string) (names []string, err error) {
+	for family := range nftFamilies {
+		of, err := nftTables(family)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, of...)
+	}
+	return numbered(names, prefix, nil), nil
 }
 
-// tables lists the names of all tables of a family.
-func (n *Nft) tables(ctx context.Context, family string) (names []string, err error) {
-	out, err := n.unchanged(ctx, nftState, "-j", "list", "tables", family)
-	if err != nil {
-		return nil, fmt.Errorf("listing tables: %w", err)
-	}
-	objects, err := readObjects[nftObject](out)
-	for _, o := range objects {
-		if o.Table != nil {
-			names = append(names, o.Table.Name)
-		}
-	}
-	return names, err
+// HasTable reports whether there is a table of family inet of a name.
+func HasTable(name string) (bool, error) {
+	names, err := nftTables("inet")
+	return slices.Contains(names, name), err
 }
 
 // Counters reads the named counters of a table.
-func (n *Nft) Counters(ctx context.Context, table string) (map[string]Count, error) {
-	objects, err := n.ruleset(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("counters of table %s: %w", table, err)
+func (n *Nft) Counters(_ context.Context, table string) (map[string]Count, error) {
+	there, err := HasTable(table)
+	if err == nil && !there {
+		err = &StateError{Name: table, State: Absent}
 	}
-	counts, there := map[string]Count{}, false
-	for _, o := range objects {
-		there = there || o.Table != nil && o.Table.Name == table
-		if o.Counter != nil && o.Counter.Table == table {
-			counts[o.Counter.Name] = Count{o.Counter.Packets, o.Counter.Bytes}
+	counts := map[string]Count{}
+	for family := range nftFamilies {
+		if err != nil {
+			return nil, fmt.Errorf("counters of table %s: %w", table, err)
 		}
+		var of map[string]Count
+		of, err = nftCounters(family, table)
+		maps.Copy(counts, of)
 	}
-	if !there {
-		return nil, fmt.Errorf("counters of table %s: %w", table, &StateError{Name: table, State: Absent})
-	}
-	return counts, nil
+	return counts, err
 }
 
-// Remove removes a table. It is no error when there is none.
-func (n *Nft) Remove(ctx context.Context, table string) error {
-	if s, err := n.sets(ctx, table); err != nil || s == nil {
-		return err
-	}
-	if err := n.script(ctx, removal(table)...); err != nil {
-		return fmt.Errorf("removing table %s: %w", table, err)
-	}
-	return nil
-}
+// Remove removes a table. It is no error when there is none. It takes no program.
+func (n *Nft) Remove(_ context.Context, table string) error { return removeNftTable(table) }
 
 // sets reads the declarations of a table's sets; nil, when there is no such table.
 func (n *Nft) sets(ctx context.Context, table string) (*nftTable, error) {
-	names, err := n.tables(ctx, "inet")
-	if err != nil || !slices.Contains(names, table) {
+	if there, err := HasTable(table); err != nil || !there {
 		return nil, err
 	}
 	out, err := n.unchanged(ctx, nftState, "-t", "list", "sets", "table", "inet", table)
@@ -219,33 +188,27 @@ func missing(err error) bool {
 }
 
 // Trial tells what a table does, and how long the trial lasts that it is part of.
-func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, state State, err error) {
-	left, state, err = n.trial(ctx, table)
-	if missing(err) { // what was listed has gone since
-		forgetListings()
-		left, state, err = n.trial(ctx, table)
+func (n *Nft) Trial(_ context.Context, table string) (left time.Duration, state State, err error) {
+	if there, err := HasTable(table); err != nil || !there {
+		return 0, Absent, err
 	}
-	return left, state, err
-}
-
-func (n *Nft) trial(ctx context.Context, table string) (left time.Duration, state State, err error) {
-	t, err := n.sets(ctx, table)
-	if err != nil || t == nil {
+	sets, err := nftSets(table)
+	if err != nil {
 		return 0, Absent, err
 	}
 	for _, guard := range []struct {
 		set         string
 		during, end State
 	}{{trialSet, OnTrial, Inert}, {supersededSet, Aside, Returned}} {
-		if t.sets[guard.set] == nil {
+		if !sets[guard.set] {
 			continue
 		}
-		left, err := n.left(ctx, table, guard.set)
+		left, err := nftLeft(table, guard.set)
 		if err != nil || left == 0 {
 			return 0, guard.end, err
 		}
 		if guard.during == Aside { // or only about to be
-			rules, err := n.askers(ctx, table)
+			rules, err := askers(table)
 			if err != nil || rules == nil {
 				return 0, Settled, err
 			}
@@ -253,26 +216,6 @@ func (n *Nft) trial(ctx context.Context, table string) (left time.Duration, stat
 		return left, guard.during, nil
 	}
 	return 0, Settled, nil
-}
-
-var expiry = wording.Regexp(`expires (\w+)`)
-
-// left is how long the elements of a guard's set will be there.
-func (n *Nft) left(ctx context.Context, table, set string) (least time.Duration, err error) {
-	out, err := n.run(ctx, "", "list", "set", "inet", table, set)
-	if err != nil {
-		return 0, fmt.Errorf("set %s of table %s: %w", set, table, err)
-	}
-	for _, m := range expiry().FindAllStringSubmatch(out, -1) {
-		d, err := readDuration(m[1])
-		if err != nil {
-			return 0, fmt.Errorf("set %s of table %s: %w", set, table, err)
-		}
-		if least == 0 || d < least {
-			least = d
-		}
-	}
-	return least, nil
 }
 
 // readDuration reads a time as nft prints it, such as 1d2h3m4s5ms.

@@ -1,9 +1,7 @@
 package netfilter
 
 import (
-	"context"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -45,34 +43,29 @@ func enter(table, set string, timeout time.Duration, tagged bool) string {
 }
 
 // asking is a script that has all base chains of a table ask a set that is there.
-func (n *Nft) asking(ctx context.Context, table, set string) ([]string, error) {
-	objects, err := n.ruleset(ctx)
+func asking(table, set string) ([]string, error) {
+	inner, err := nftBaseChains("inet", table)
 	if err != nil {
-		return nil, fmt.Errorf("chains of table %s: %w", table, err)
+		return nil, err
 	}
-	chains := map[string][]string{}
-	for _, o := range objects {
-		if c := o.Chain; c != nil && c.Table == table && c.Hook != "" {
-			chains[c.Family] = append(chains[c.Family], c.Name)
-		}
-	}
-	return append(ask(table, set, "", chains["inet"]), askTagged(table, set, "", chains["netdev"])...), nil
+	tagged, err := nftBaseChains("netdev", table)
+	return append(ask(table, set, "", inner), askTagged(table, set, "", tagged)...), err
 }
 
 // unask is a script after which nothing asks a guard's set, and what a verb does to the set; nil when there is no such set.
-func (n *Nft) unask(ctx context.Context, table, set, verb string) (lines []string, err error) {
-	t, err := n.sets(ctx, table)
-	if err != nil || t == nil || t.sets[set] == nil {
+func unask(table, set, verb string) (lines []string, err error) {
+	sets, err := nftSets(table)
+	if err != nil || !sets[set] {
 		return nil, err
 	}
-	rules, err := n.askers(ctx, table)
+	rules, err := askers(table)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rules {
-		lines = append(lines, "delete rule "+r.Family+" "+table+" "+r.Chain+" handle "+strconv.Itoa(r.Handle))
+		lines = append(lines, fmt.Sprintf("delete rule %s %s %s handle %d", r.family, table, r.chain, r.handle))
 	}
-	tagged, err := n.tagged(ctx, table)
+	tagged, err := isTagged(table)
 	return append(lines, onSets(verb, table, set, tagged)...), err
 }
 
@@ -86,20 +79,16 @@ func onSets(verb, table, set string, tagged bool) []string {
 }
 
 // askers are the rules of a table's guard.
-func (n *Nft) askers(ctx context.Context, table string) (rules []*nftRule, err error) {
-	objects, err := n.ruleset(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("rules of table %s: %w", table, err)
-	}
-	for _, o := range objects {
-		if r := o.Rule; r != nil && r.Table == table && r.Comment == guardComment {
-			rules = append(rules, r)
+func askers(table string) (rules []nftRule, err error) {
+	for family := range nftFamilies {
+		of, err := nftRemarks(family, table, guardComment)
+		if err != nil {
+			return nil, err
 		}
+		rules = append(rules, of...)
 	}
 	return rules, nil
 }
 
 // unguard is a script that removes a table's guard, if it has one.
-func (n *Nft) unguard(ctx context.Context, table, set string) ([]string, error) {
-	return n.unask(ctx, table, set, "delete")
-}
+func unguard(table, set string) ([]string, error) { return unask(table, set, "delete") }

@@ -117,11 +117,11 @@ func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Durat
 	err := checkTrial(trial)
 	var tagged bool
 	if err == nil {
-		tagged, err = n.tagged(ctx, old)
+		tagged, err = isTagged(old)
 	}
 	var lines []string
 	if err == nil {
-		lines, err = n.unask(ctx, old, supersededSet, "flush")
+		lines, err = unask(old, supersededSet, "flush")
 	}
 	if err == nil {
 		err = n.script(ctx, append(lines, enter(old, supersededSet, trial-overlap, tagged))...)
@@ -134,7 +134,7 @@ func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Durat
 
 // SetAside takes the decision from the old table until the time that SetReturn has set.
 func (n *Nft) SetAside(ctx context.Context, table, old string) error {
-	lines, err := n.asking(ctx, old, supersededSet)
+	lines, err := asking(old, supersededSet)
 	if err == nil {
 		err = n.script(ctx, lines...)
 	}
@@ -146,7 +146,7 @@ func (n *Nft) SetAside(ctx context.Context, table, old string) error {
 
 // Renew has a table that is on trial decide until left has passed from now on.
 func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error {
-	lines, err := n.renewal(ctx, table, trialSet, left)
+	lines, err := renewal(table, trialSet, left)
 	if err == nil {
 		err = n.script(ctx, lines...)
 	}
@@ -158,7 +158,7 @@ func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error
 
 // confirmation is a script that makes a table decide for good, and removes the old one.
 func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, error) {
-	lines, err := n.unguard(ctx, table, trialSet)
+	lines, err := unguard(table, trialSet)
 	if err == nil && old != "" {
 		lines = append(lines, removal(old)...)
 	}
@@ -179,7 +179,7 @@ func (n *Nft) Keep(ctx context.Context, table string) error {
 	case state != OnTrial:
 		return fmt.Errorf("keeping table %s: %w", table, &StateError{Name: table, State: state})
 	}
-	lines, err := n.unguard(ctx, table, trialSet)
+	lines, err := unguard(table, trialSet)
 	if err == nil {
 		err = n.script(ctx, lines...)
 	}
@@ -238,7 +238,7 @@ func (n *Nft) release(ctx context.Context, table string) error {
 	if table == "" {
 		return nil
 	}
-	lines, err := n.unguard(ctx, table, supersededSet)
+	lines, err := unguard(table, supersededSet)
 	if err == nil && lines != nil {
 		err = n.script(ctx, lines...)
 	}

@@ -208,7 +208,7 @@ func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
 	}
 	var left time.Duration
 	if err == nil {
-		left, err = n.left(ctx, probeTable, trialSet)
+		left, err = nftLeft(probeTable, trialSet)
 	}
 	if err = undo(ctx, err, func(ctx context.Context) error { return n.Remove(ctx, probeTable) }); err != nil {
 		return false, fmt.Errorf("asking the kernel for timeouts: %w", err)

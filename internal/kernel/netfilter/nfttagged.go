@@ -29,9 +29,9 @@ func hasTagged(script, table string) bool {
 	return strings.Contains(script, "table netdev "+table+" {")
 }
 
-// tagged reports whether the kernel has the table of family netdev of a generation.
-func (n *Nft) tagged(ctx context.Context, table string) (bool, error) {
-	names, err := n.tables(ctx, "netdev")
+// isTagged reports whether the kernel has the table of family netdev of a generation.
+func isTagged(table string) (bool, error) {
+	names, err := nftTables("netdev")
 	return slices.Contains(names, table), err
 }
 
@@ -62,7 +62,7 @@ func askTagged(table, set, operator string, chains []string) (lines []string) {
 
 // renewal is a script that has the elements of a guard's set last so long from now on. Kernels before 6.12 do not renew the
 // time of elements that are there.
-func (n *Nft) renewal(ctx context.Context, table, set string, left time.Duration) ([]string, error) {
-	tagged, err := n.tagged(ctx, table)
+func renewal(table, set string, left time.Duration) ([]string, error) {
+	tagged, err := isTagged(table)
 	return append(onSets("flush", table, set, tagged), enter(table, set, left, tagged)), err
 }

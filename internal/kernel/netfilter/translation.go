@@ -2,7 +2,7 @@ package netfilter
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -45,8 +45,8 @@ func (t *Translation) Port() uint16 {
 }
 
 // Translations lists the rules of this network namespace that send packets that come in to other destinations: those in tables that have
-// a chain of type nat at prerouting, in nftables or made by iptables. A table nat of the older iptables that cannot be read
-// counts as one rule, so that none is missed. Without nft only the older iptables is asked.
+// a chain of type nat at prerouting, in nftables or made by iptables. A table whose rules cannot be read, as its program is missing or
+// fails, counts as one rule, so that none is missed.
 func Translations(ctx context.Context) (list []Translation, err error) {
 	for _, version := range []string{"4", "6"} {
 		old, err := oldTranslations(ctx, version)
@@ -55,21 +55,30 @@ func Translations(ctx context.Context) (list []Translation, err error) {
 		}
 		list = append(list, old...)
 	}
-	t, chains, err := natChains(ctx)
+	chains, err := natChains()
 	seen := map[string]bool{}
 	for _, c := range chains {
-		table := c.Family + " " + c.Table
-		if c.Hook != "prerouting" || seen[table] {
+		table := c.family + " " + c.table
+		if c.hook != unix.NF_INET_PRE_ROUTING || seen[table] {
 			continue
 		}
 		seen[table] = true
-		rules, err := t.unchanged(ctx, nftState, "--terse", "-nn", "list", "table", c.Family, c.Table)
-		if err != nil {
-			return nil, fmt.Errorf("listing table %s: %w", table, err)
-		}
-		list = append(list, readTranslations(table, rules)...)
+		list = append(list, tableTranslations(ctx, c.family, c.table)...)
 	}
-	return list, err
+	return list, errors.Join(err, ctx.Err())
+}
+
+// tableTranslations are those of a table of nftables.
+func tableTranslations(ctx context.Context, family, name string) []Translation {
+	table := family + " " + name
+	t, err := find("nft", nftPackage)
+	if err == nil {
+		var rules string
+		if rules, err = t.unchanged(ctx, nftState, "--terse", "-nn", "list", "table", family, name); err == nil {
+			return readTranslations(table, rules)
+		}
+	}
+	return []Translation{{Table: table}}
 }
 
 // oldTranslations are those of the older iptables, for a version of IP.

@@ -91,7 +91,7 @@ func namespaceCookie() (uint64, error) {
 // nftGeneration is the number that nftables counts transactions with (nf_tables_getgen in net/netfilter/nf_tables_api.c).
 func nftGeneration() (uint32, error) {
 	const id = 1 // NFTA_GEN_ID of uapi/linux/netfilter/nf_tables.h, of 32 bits in network byte order
-	messages, err := askNetfilter(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
+	messages, err := askNetfilter(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, unix.NFPROTO_UNSPEC)
 	if err != nil {
 		return 0, fmt.Errorf("asking nftables for its generation: %w", err)
 	}
@@ -103,10 +103,10 @@ func nftGeneration() (uint32, error) {
 	return 0, errors.New("asking nftables for its generation: no answer has it")
 }
 
-// askNetfilter sends a message to a subsystem of netfilter, and returns the attributes of each answer by their types.
-func askNetfilter(kind, flags int, data ...nl.NetlinkRequestData) (answers []map[uint16][]byte, err error) {
+// askNetfilter sends a message about a family to a subsystem of netfilter, and returns the attributes of each answer.
+func askNetfilter(kind, flags int, family uint8, data ...nl.NetlinkRequestData) (answers []netfilterAttributes, err error) {
 	request := nl.NewNetlinkRequest(kind, flags)
-	request.AddData(&nl.Nfgenmsg{Version: nl.NFNETLINK_V0})
+	request.AddData(netfilterHead{family: family})
 	for _, d := range data {
 		request.AddData(d)
 	}
@@ -118,23 +118,33 @@ func askNetfilter(kind, flags int, data ...nl.NetlinkRequestData) (answers []map
 		if len(message) < nl.SizeofNfgenmsg {
 			return nil, fmt.Errorf("an answer of %d bytes", len(message))
 		}
-		attributes, err := nl.ParseRouteAttr(message[nl.SizeofNfgenmsg:])
+		answer, err := readAttributes(message[nl.SizeofNfgenmsg:])
 		if err != nil {
 			return nil, err
-		}
-		answer := map[uint16][]byte{}
-		for _, a := range attributes {
-			answer[a.Attr.Type&attributeType] = a.Value
 		}
 		answers = append(answers, answer)
 	}
 	return answers, nil
 }
 
+// netfilterHead is struct nfgenmsg of uapi/linux/netfilter/nfnetlink.h.
+type netfilterHead struct {
+	family   uint8
+	resource uint16
+}
+
+// Len is its size in bytes.
+func (netfilterHead) Len() int { return nl.SizeofNfgenmsg }
+
+// Serialize writes it as the kernel reads it.
+func (h netfilterHead) Serialize() []byte {
+	return binary.BigEndian.AppendUint16([]byte{h.family, nl.NFNETLINK_V0}, h.resource)
+}
+
 // ipsetNames lists all ipsets. It reads no entries, of which there may be millions.
 func ipsetNames() (names []string, err error) {
 	const onlyNames = 1 << 1 // IPSET_FLAG_LIST_SETNAME of uapi/linux/netfilter/ipset/ip_set.h
-	answers, err := askNetfilter(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, nl.GetIpsetFlags(nl.IPSET_CMD_LIST),
+	answers, err := askNetfilter(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, nl.GetIpsetFlags(nl.IPSET_CMD_LIST), unix.NFPROTO_UNSPEC,
 		nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)),
 		&nl.Uint32Attribute{Type: nl.IPSET_ATTR_FLAGS | unix.NLA_F_NET_BYTEORDER, Value: onlyNames})
 	if err != nil {
@@ -282,11 +292,4 @@ func (t tool) unchanged(ctx context.Context, state func() (rulesState, error), a
 	}
 	listings.texts[key] = next
 	return next.text, nil
-}
-
-// forgetListings has all programs run again.
-func forgetListings() {
-	listings.Lock()
-	defer listings.Unlock()
-	clear(listings.texts)
 }
