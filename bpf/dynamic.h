@@ -6,6 +6,7 @@
 #pragma once
 
 #include "address.h"
+#include "bits.h"
 #include "classify.h"
 #include "clock.h"
 #include "packet.h"
@@ -13,7 +14,8 @@
 
 enum {
 	MAX_DYNAMIC_SETS = 8,
-	DYNAMIC_LENGTHS = 8, /* distinct prefix lengths of one family in one set */
+	LENGTH_BLOCKS = 256,
+	LENGTH_WORDS = 3,
 };
 
 struct dynamic_info {
@@ -22,14 +24,22 @@ struct dynamic_info {
 	__u32 mask; /* its buckets, a power of two, less 1 */
 	__u32 capacity;
 	__u32 entries;
-	__u8 count[2];                    /* how many lengths are in use, IPv4 and IPv6 */
-	__u8 lengths[2][DYNAMIC_LENGTHS]; /* prefix length + 1, in the 128-bit form */
-	__u8 reserved[6];
-	__u64 absent
-		[2]; /* by family and a hash of the address (absent_bit of internal/model/addrs): bits that no address of the set has */
+	__u64 reserved[5];
 };
 
 struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");
+
+/*
+ * Which prefix lengths a set may have of the addresses of a block: bit n for the length 128 - n, in the 128-bit form, so the longest comes
+ * first. A block is all addresses that begin with 16 bits (IPv4) or 32 bits (IPv6) of one hash. A lookup asks only for the lengths of its
+ * block, so its cost does not grow with the lengths of the whole set.
+ */
+struct lengths {
+	__u64 word[LENGTH_WORDS];
+};
+
+struct lengths dynamic_lengths[1] SEC(".data.lengths"); /* by set, family and block: internal/model/addrs/lengths.go */
+const volatile __u32 dynamic_lengths_mask;
 
 /* The sets that rules match against sources and against destinations, and the one with the host's own addresses: bits. */
 const volatile __u32 dynamic_src_sets;
@@ -49,36 +59,52 @@ static __always_inline __u32 now_seconds(void)
 	return coarse_time() / 1000000000;
 }
 
-/*
- * Whether a set has an address. A global function, which the verifier checks once. An IPv4-mapped IPv6 address (RFC
- * 4291, 2.5.5.2) is not the IPv4 address, and must not match the entries of that.
- */
-__noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
+/* Whether a set has the prefix of a length, 0 to 128, that an address lies in. A global function, which the verifier checks once. */
+__noinline __u32 has_prefix(__u32 number, __u64 hi, __u64 lo, __u32 length)
 {
 	struct dynamic_info *set = &dynamic_info[number & (MAX_DYNAMIC_SETS - 1)];
 	struct address a = { hi, lo };
-	__u64 none = opaque(0);
-	__u32 longest = 255;
+	__u32 expiry;
 
-	if ((v6 & 1) && !hi && lo >> 32 == 0xffff)
-		longest = 96;
-	/* With opaque() both paths have the same state for the verifier, and it verifies the loop once. */
-	longest += none;
-	v6 = (v6 + none) & 1;
-	for (int i = 0; i < DYNAMIC_LENGTHS; i++) {
-		__u32 length, expiry;
+	return find_prefix(&dynamic, true, set->base, set->mask, set->seed, masked(a, length), length + 1, &expiry) &&
+	       (!expiry || expiry > now_seconds());
+}
 
-		if (i >= set->count[v6])
+/* The lengths that a set may have of the block of an address. */
+static __always_inline struct lengths *lengths_of(__u32 number, __u64 hi, __u64 lo, __u32 v6)
+{
+	__u32 start = v6 ? hi >> 32 : (__u32)lo >> 16;
+	__u32 block = (start * 0x9e3779b1) >> 24; /* Fibonacci hashing (Knuth, volume 3, 6.4) */
+
+	return &table(dynamic_lengths)[((number * 2 + v6) * LENGTH_BLOCKS + block) & dynamic_lengths_mask];
+}
+
+/*
+ * Whether a set has an address. A global function. An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is not the IPv4 address, and must not
+ * match the entries of that.
+ */
+__noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
+{
+	struct lengths *lengths;
+	__u64 bits;
+
+	v6 &= 1;
+	lengths = lengths_of(number, hi, lo, v6);
+	bits = lengths->word[0];
+	if (v6 && !hi && lo >> 32 == 0xffff)
+		bits &= ~0ULL << 33;
+	for (int word = 0;;) {
+		for (int i = 0; i < 64 && bits; i++) {
+			__u32 at = bits & 1 ? 0 : lowest_bit(bits); /* most entries are single addresses */
+
+			if (has_prefix(number, hi, lo, 128 - word * 64 - at))
+				return 1;
+			bits &= bits - 1;
+		}
+		if (!v6 || ++word == LENGTH_WORDS)
 			return 0;
-		length = set->lengths[v6][i];
-		if (length > longest)
-			continue;
-		if (find_prefix(&dynamic, true, set->base, set->mask, set->seed, masked(a, length - 1), length,
-				&expiry) &&
-		    (!expiry || expiry > now_seconds()))
-			return 1;
+		bits = lengths->word[word];
 	}
-	return 0;
 }
 
 /* Returns the sets among the given ones that have the address, one bit each. sets is a constant to the verifier. */

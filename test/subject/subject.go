@@ -257,7 +257,7 @@ func (s *Subject) Load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 // OpenDynamic opens the dynamic sets of a loaded program, until release is called.
 func OpenDynamic(t testing.TB, p *datapath.Program) (sets *addrs.Dynamic, release func()) {
 	t.Helper()
-	memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy)
+	memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ package image
 // format without a map, such as that of a question, has a name here too.
 var formats = map[string]int{
 	Flows:         3, // a state has three bits; the filter of the buckets is a global
-	DynamicInfo:   4, // it has marks of the addresses that sets may have, and some of the host's own addresses
+	DynamicInfo:   5, // prefix lengths are in a map of their own, DynamicLengths
 	ReplyFlows:    3, // tags have 37 bits, and of IPv6 another sum
 	ReplyFilter:   3, // it has two filters, and secrets that are added to IPv6 addresses
 	FloodStates:   2, // it has what is read of datagrams
@@ -17,7 +17,7 @@ var formats = map[string]int{
 
 // readable are earlier formats that commands still read and write. In format 1 of DynamicInfo the words that say which
 // addresses a set does not have are zero, which says nothing; a writer leaves them zero. Before format 3 the map ends
-// after the records of the sets, and in format 3 after the host's own addresses. In format 1 of HostEnds any mark but 0 meant the same.
+// after the records of the sets, and in format 3 after the host's own addresses. Before format 5 the records have the prefix lengths. In format 1 of HostEnds any mark but 0 meant the same.
 var readable = map[string]int{DynamicInfo: 1, HostEnds: 1}
 
 // Readable reports whether commands read and write a map of a format.

@@ -132,8 +132,9 @@ const (
 	Rows    = "rows"      // table rules: a bit for each rule that the value does not rule out
 	Results = "decisions" // table rules: the decision of each rule
 
-	DynamicTexts = "dynamic_texts" // for user space only: why entries are there
-	DynamicWhy   = "dynamic_why"   // and which text is whose
+	DynamicLengths = ".data.lengths" // dynamic sets: which prefix lengths the addresses of a block have
+	DynamicTexts   = "dynamic_texts" // for user space only: why entries are there
+	DynamicWhy     = "dynamic_why"   // and which text is whose
 )
 
 // ReadsKernel is the constant that lets the program at egress read the kernel's memory (bpf/replyclient.h). It depends on the kernel, so the

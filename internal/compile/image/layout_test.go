@@ -75,8 +75,9 @@ func TestStructLayouts(t *testing.T) {
 		members map[string]int
 	}{
 		{"dynamic_info", image.DynamicInfoSize, map[string]int{
-			"seed": 0, "base": 8, "mask": 12, "capacity": 16, "entries": 20, "count": 24, "lengths": 26}},
+			"seed": 0, "base": 8, "mask": 12, "capacity": 16, "entries": 20}},
 		{"dynamic_info", addrs.DynamicInfoBytes, nil},
+		{"lengths", addrs.LengthsBlockBytes, map[string]int{"word": 0}},
 		{"bucket", addrs.BucketBytes, map[string]int{"key": 0, "meta": 48, "lengths": 60}},
 		{"line", addrs.LineBytes, map[string]int{"hosts": 0, "inside": 32, "outside": 34, "full": 36}},
 		{"full", addrs.FullBlockBytes, map[string]int{"class": 0}},

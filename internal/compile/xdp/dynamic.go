@@ -1,6 +1,8 @@
 package xdp
 
 import (
+	"math/bits"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/xdp/entry"
 	"github.com/floodwall/floodwall/internal/model/addrs"
@@ -19,12 +21,16 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	if len(capacities) == 0 {
 		return component{}
 	}
+	// The program masks the number of a block.
+	blocks := uint32(1) << bits.Len(uint(len(capacities)*addrs.LengthsBlocks-1))
 	return component{
+		constants: map[string]any{"dynamic_lengths_mask": blocks - 1},
 		shapes: map[string]image.Shape{
-			image.DynamicInfo:  {ValueSize: entry.MarksOffset + addrs.MarkBytes, Entries: 1},
-			image.Dynamic:      {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
-			image.DynamicTexts: {ValueSize: addrs.WhyTextsBytes, Entries: 1},
-			image.DynamicWhy:   {ValueSize: 8, Entries: uint32(buckets+1) / 2},
+			image.DynamicLengths: {ValueSize: blocks * addrs.LengthsBlockBytes, Entries: 1},
+			image.DynamicInfo:    {ValueSize: entry.MarksOffset + addrs.MarkBytes, Entries: 1},
+			image.Dynamic:        {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
+			image.DynamicTexts:   {ValueSize: addrs.WhyTextsBytes, Entries: 1},
+			image.DynamicWhy:     {ValueSize: 8, Entries: uint32(buckets+1) / 2},
 		},
 		fill: func(memory map[string][]byte) error {
 			return DynamicMemory(memory).Format(capacities...)
@@ -43,5 +49,6 @@ func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
 		Buckets: memory[image.Dynamic],
 		Texts:   memory[image.DynamicTexts],
 		Why:     memory[image.DynamicWhy],
+		Lengths: memory[image.DynamicLengths],
 	}
 }

@@ -14,9 +14,6 @@ import (
 // errOfRange refuses a further piece of a range whose first piece says why.
 var errOfRange = errors.New("the range is refused")
 
-// maxLengths is how many prefix lengths a dynamic set has of each family.
-const maxLengths = 8
-
 // fits decides whether all pieces of a range fit a set, before any is entered. It lists the entries of the set once, and then follows the
 // changes; a block without ranges lists nothing.
 type fits struct {
@@ -24,18 +21,9 @@ type fits struct {
 	now     uint32
 	set     *addrs.DynamicSet     // that is described by the following
 	has     map[netip.Prefix]bool // which of the bans' prefixes
-	lengths map[length]bool
 	entries int
 	refused int // the last range that is
 }
-
-// length is a prefix length of a family.
-type length struct {
-	v4   bool
-	bits int
-}
-
-func lengthOf(p netip.Prefix) length { return length{p.Addr().Is4(), p.Bits()} }
 
 // check returns an error for a piece of a range that does not fit as a whole.
 func (f *fits) check(s *addrs.DynamicSet, e manifest.Set, i int) error {
@@ -72,7 +60,7 @@ func (f *fits) pieces(i int) (list []netip.Prefix) {
 
 // look finds out what a set holds.
 func (f *fits) look(s *addrs.DynamicSet) {
-	f.set, f.has, f.lengths, f.entries, f.refused = s, map[netip.Prefix]bool{}, map[length]bool{}, 0, 0
+	f.set, f.has, f.entries, f.refused = s, map[netip.Prefix]bool{}, 0, 0
 	for _, b := range f.bans {
 		f.has[b.Prefix.Masked()] = false
 	}
@@ -88,7 +76,6 @@ func (f *fits) entered(p netip.Prefix) {
 	if f.set == nil {
 		return
 	}
-	f.lengths[lengthOf(p)] = true
 	had, ours := f.has[p]
 	if !had {
 		f.entries++
@@ -100,41 +87,17 @@ func (f *fits) entered(p netip.Prefix) {
 
 // whole returns an error when a set has too little space for a range.
 func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
-	fresh, lengths := 0, map[length]bool{}
+	fresh := 0
 	for _, p := range pieces {
 		if !f.has[p] {
 			fresh++
 		}
-		if !f.lengths[lengthOf(p)] {
-			lengths[lengthOf(p)] = true
-		}
 	}
-	v4 := pieces[0].Addr().Is4()
-	free := maxLengths
-	for l := range f.lengths {
-		if l.v4 == v4 {
-			free--
-		}
+	if f.entries+fresh <= f.set.Capacity() {
+		return nil
 	}
 	from, to := pieces[0].Addr(), netipx.PrefixLastIP(pieces[len(pieces)-1])
-	switch {
-	case len(lengths) > free:
-		return &SetError{fmt.Sprintf("range %s-%s takes prefixes of %d more lengths, and set %q has space for %d of its %d",
-			from, to, len(lengths), e.Name, free, maxLengths),
-			fmt.Sprintf("block the prefix that it lies in, %s, or parts of it that are prefixes", commonPrefix(from, to))}
-	case f.entries+fresh > f.set.Capacity():
-		return &SetError{fmt.Sprintf("set %q is full: %d of %d entries, and range %s-%s takes %d more",
-			e.Name, f.entries, e.Max, from, to, fresh),
-			"raise its max in the policy and apply; or unblock some, or give them shorter times"}
-	}
-	return nil
-}
-
-// commonPrefix is the longest prefix that has both addresses.
-func commonPrefix(a, b netip.Addr) netip.Prefix {
-	for bits := a.BitLen(); ; bits-- {
-		if p := netip.PrefixFrom(a, bits).Masked(); p.Contains(b) {
-			return p
-		}
-	}
+	return &SetError{fmt.Sprintf("set %q is full: %d of %d entries, and range %s-%s takes %d more",
+		e.Name, f.entries, e.Max, from, to, fresh),
+		"raise its max in the policy and apply; or unblock some, or give them shorter times"}
 }

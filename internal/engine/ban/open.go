@@ -10,7 +10,7 @@ import (
 )
 
 // Maps are the maps of dynamic sets.
-var Maps = []string{image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy}
+var Maps = []string{image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths}
 
 // Now is the clock of expiries: seconds of CLOCK_MONOTONIC, as the datapath reads it.
 func Now() uint32 { return uint32(image.Monotonic() / time.Second) }

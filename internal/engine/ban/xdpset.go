@@ -149,8 +149,8 @@ func BlockError(e manifest.Set, p netip.Prefix, err error) error {
 	case errors.Is(err, addrs.ErrFull):
 		return fullError(e, p)
 	case errors.Is(err, addrs.ErrLengths):
-		return &SetError{fmt.Sprintf("set %q has 8 different prefix lengths already, and %s is of another", e.Name, addrs.PrefixText(p)),
-			"use one of the lengths that are in use (`floodwall blocked` lists them)"}
+		return &SetError{fmt.Sprintf("an earlier version has loaded set %q, with space for 8 prefix lengths, and %s is of another", e.Name, addrs.PrefixText(p)),
+			"apply the policy again: then the set takes every length, and keeps its entries"}
 	}
 	return fmt.Errorf("set %q: %s: %w", e.Name, addrs.PrefixText(p), err)
 }

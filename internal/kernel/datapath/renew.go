@@ -21,7 +21,7 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 // lasting are the maps that a program shares with its replacement in the same generation: all that packets, limits,
 // bans and readers write. All other maps are made from the policy and its lists.
 var lasting = []string{
-	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.Verified, image.GameAnswers,
+	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths, image.Verified, image.GameAnswers,
 	image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates, image.HostEnds, image.Offences, image.Samples, image.Samplers,
 	image.Traffic, image.TrafficSamplers, image.TrafficShares, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates,
 	image.RakNetServers, image.AnsweredNames, image.FloodedZones, image.ZoneTimes,

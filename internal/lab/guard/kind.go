@@ -23,6 +23,7 @@ type kind struct {
 // The packets. The source is in no list and no rule.
 const (
 	udp4    = "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46"
+	other   = "udp 8.8.8.9:4000 > 10.0.0.2:53 len=46"
 	udp6    = "udp [2400::9]:4000 > [fd00::2]:53 len=60"
 	tagged  = udp4 + " vlan=10"
 	answer  = "udp 9.9.9.9:53 > 10.0.0.2:53 len=46"    // as from a name server that forged questions were sent to

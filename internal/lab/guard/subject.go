@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
@@ -28,6 +29,17 @@ const (
 	mssPolicy  = "default: drop\nreplies: drop\nchecks: off\nrules: [{name: tiny, mss: 0-535, then: drop}]\n"
 	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
+
+// banPolicy drops what is banned, and all else.
+const banPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {bans: {dynamic: true, max: 1000}}\nrules: [{name: banned, from: $bans, then: drop}]\n"
+
+// lengths is bans of so many prefix lengths, in networks apart from each other: of the source of udp4, and of shorter ones.
+func lengths(n int) (list []ban.Ban) {
+	for i := range n {
+		list = append(list, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(9 + i), 9, 9, 9}), 32-i).Masked()})
+	}
+	return list
+}
 
 // sampled has samples taken of the traffic, of so few packets that none of those that are counted here is one.
 const sampled = "daemon: {sample: 1/1000000000}"
@@ -67,6 +79,8 @@ var subjects = []subject{
 		flood("listed", func(g *guard) []netip.Addr { return g.list.Listed }),
 		flood("unlisted", func(g *guard) []netip.Addr { return g.list.Unlisted }),
 	}},
+	{banning(banPolicy, lengths(1)...), []kind{dropped("bans", udp4)}},
+	{banning(banPolicy, lengths(8)...), []kind{dropped("bans/lengths", udp4), dropped("bans/lengths/other", other)}},
 	{patterns(1), []kind{dropped("pattern", long)}},
 	{patterns(64), []kind{dropped("patterns=64", long)}},
 	{policy(limitPolicy), []kind{
@@ -190,9 +204,17 @@ func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) er
 }
 
 // policy is the program of a policy, while it is in force.
-func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error { return banning(text) }
+
+// banning is the program of a policy, with bans.
+func banning(text string, bans ...ban.Ban) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		a, err := g.at.Apply(ctx, text, func(context.Context, control.Instance) error {
+		a, err := g.at.Apply(ctx, text, func(ctx context.Context, in control.Instance) error {
+			if len(bans) > 0 {
+				if _, err := in.Block(ctx, "", bans); err != nil {
+					return err
+				}
+			}
 			p, err := rig.AttachedProgram(g.at.In.Name)
 			if err != nil {
 				return err

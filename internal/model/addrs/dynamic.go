@@ -3,7 +3,6 @@ package addrs
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
@@ -20,7 +19,7 @@ const (
 // Errors of DynamicSet.Insert.
 var (
 	ErrFull    = errors.New("the set is full")
-	ErrLengths = errors.New("more than 8 different prefix lengths of one family")
+	ErrLengths = errors.New("memory of an earlier format has 8 other prefix lengths of one family already")
 )
 
 // DynamicMemory is the memory of all dynamic sets of a policy. Info and Buckets are BPF arrays that a program reads
@@ -31,14 +30,9 @@ var (
 //	12  u32 mask         number of buckets - 1
 //	16  u32 capacity     in entries; 0 behind the last set
 //	20  u32 entries      a hint: counts dead entries whose slots are not reused yet
-//	24  u8  n4, n6       number of lengths
-//	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
-//	34  u8  lengths6[8]
-//	42  zeros
-//	48  u64 absent4      for programs of earlier versions: a bit for each hash of an address that no entry has; all are set in an
-//	56  u64 absent6      empty set
+//	24  zeros            in earlier formats: see earlier.go
 //
-// IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
+// IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n. An entry's meta is the second of CLOCK_MONOTONIC
 // at which it dies, or 0. Why has three bytes per bucket, one a slot, that say which 64 bytes of Texts tell the
 // reason (0 is none), and a fourth with a bit for each slot whose entry is automatic.
 type DynamicMemory struct {
@@ -48,6 +42,7 @@ type DynamicMemory struct {
 	Why     []byte
 	Own     []byte // for Dynamic.ShowOwn; shorter than OwnBytes: there is none
 	Marks   []byte // see MarkBytes; shorter: there is none
+	Lengths []byte // see LengthsBytes; empty: the memory is of an earlier format
 }
 
 // DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
@@ -66,6 +61,7 @@ func NewDynamicMemory(capacities ...int) DynamicMemory {
 		Buckets: make([]byte, BucketBytes*buckets),
 		Texts:   make([]byte, WhyTextsBytes),
 		Why:     make([]byte, WhyBytes*buckets),
+		Lengths: make([]byte, LengthsBytes(len(capacities))),
 	}
 }
 
@@ -88,16 +84,13 @@ func (m DynamicMemory) Format(capacities ...int) error {
 		native.PutUint32(info[infoBase:], uint32(base))
 		native.PutUint32(info[infoMask:], uint32(size-1))
 		native.PutUint32(info[infoCapacity:], uint32(capacity))
-		for family := range 2 {
-			native.PutUint64(info[infoAbsent+8*family:], math.MaxUint64)
-		}
 		base += size
 	}
 	return nil
 }
 
 func (m DynamicMemory) check() error {
-	for _, part := range [][]byte{m.Info, m.Buckets, m.Own, m.Marks} {
+	for _, part := range [][]byte{m.Info, m.Buckets, m.Own, m.Marks, m.Lengths} {
 		if uintptr(unsafe.Pointer(unsafe.SliceData(part)))%8 != 0 {
 			return errors.New("memory of dynamic sets is not aligned to 8 bytes")
 		}
@@ -126,6 +119,12 @@ func OpenDynamic(m DynamicMemory) (*Dynamic, error) {
 		if s.Capacity() == 0 {
 			break
 		}
+		if len(m.Lengths) > 0 {
+			if len(m.Lengths) < LengthsBytes(s.number+1) {
+				return nil, errors.New("memory for the prefix lengths of dynamic sets is too small")
+			}
+			s.lengths = m.Lengths[LengthsBytes(1)*s.number:][:LengthsBytes(1)]
+		}
 		base, size := int(s.word(infoBase)), int(s.word(infoMask))+1
 		if size&(size-1) != 0 || len(m.Buckets) < (base+size)*BucketBytes {
 			return nil, fmt.Errorf("record %d of the dynamic sets is damaged", len(d.Sets))
@@ -148,21 +147,11 @@ const (
 	infoMask     = 12
 	infoCapacity = 16
 	infoEntries  = 20
-	infoCounts   = 24 // one byte per family
-	infoLengths  = 26 // infoMaxLengths bytes per family
-	infoAbsent   = 48 // 8 bytes per family
-
-	infoMaxLengths = 8
 )
 
 func (s *DynamicSet) word(at int) uint32 { return atomic.LoadUint32(word32(s.info, at)) }
 
 func (s *DynamicSet) setEntries(n uint32) { atomic.StoreUint32(word32(s.info, infoEntries), n) }
-
-func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&3) }
-
-// setInfo changes one byte of the record.
-func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
 
 // dynamicKey is the prefix as it is stored.
 func dynamicKey(p netip.Prefix) (prefix6, error) {

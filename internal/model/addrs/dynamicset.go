@@ -3,7 +3,6 @@ package addrs
 import (
 	"fmt"
 	"iter"
-	"math"
 	"net/netip"
 )
 
@@ -21,6 +20,7 @@ type Entry struct {
 type DynamicSet struct {
 	info    []byte
 	marks   []byte // of all sets
+	lengths []byte // empty: see earlier.go
 	number  int
 	buckets buckets
 	why     []byte
@@ -31,10 +31,8 @@ type DynamicSet struct {
 // sweepState is what the last sweep found, kept up to date by what happened since.
 type sweepState struct {
 	done       bool
-	deleted    bool                       // entries were deleted since
-	automatic  int                        // automatic entries
-	nextExpiry uint32                     // no entry dies before; math.MaxUint32 when none does
-	lengths    [2][math.MaxUint8 + 1]bool // per family, whether a length + 1 occurs
+	automatic  int    // automatic entries
+	nextExpiry uint32 // no entry dies before; math.MaxUint32 when none does
 }
 
 // Capacity is the most entries that the set takes.
@@ -82,7 +80,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	if s.isFull(e.Automatic) && (isGuest(e) || !s.evict()) {
 		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrFull)
 	}
-	if !s.addLength(key, now) && (e.Automatic || !s.evictLength(key.family()) || !s.addLength(key, now)) {
+	if !s.addLength(key) {
 		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrLengths)
 	}
 	at, ok := s.buckets.claim(key, now)
@@ -136,7 +134,16 @@ func (s *DynamicSet) remove(at slot) {
 		s.state.automatic--
 	}
 	s.setEntries(max(s.word(infoEntries), 1) - 1)
-	s.state.deleted = true
+}
+
+// addLength says that the set has entries of the prefix's length. It is not ok when memory of an earlier format has no space for one more.
+func (s *DynamicSet) addLength(key prefix6) (ok bool) {
+	if len(s.lengths) == 0 {
+		s.notAbsent(key)
+		return s.addEarlier(key)
+	}
+	noteLength(s.lengths, key)
+	return true
 }
 
 func (s *DynamicSet) noteExpiry(expiry uint32) {
@@ -188,12 +195,11 @@ func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	} else {
 		key = prefix6From(a, 128)
 	}
-	list, n := s.lengths(family)
-	for _, length := range list[:n] {
-		if a.Is4In6() && length > 96 {
+	for _, length := range s.lengthsAt(key, family) {
+		if a.Is4In6() && length >= 96 {
 			continue // such a key is that of an IPv4 prefix
 		}
-		if at, ok := s.buckets.find(key.cut(length - 1)); ok && !expired(s.buckets.meta(at), now) {
+		if at, ok := s.buckets.find(key.cut(length)); ok && !expired(s.buckets.meta(at), now) {
 			return true
 		}
 	}
@@ -233,7 +239,7 @@ func (s *DynamicSet) Copy(from *DynamicSet, now uint32) error {
 	}
 	for e := range from.All(now) {
 		if e.Automatic && !s.isFull(true) {
-			_ = s.Insert(e, now) // it may be of a length too many
+			_ = s.Insert(e, now) // there may be no space at its place
 		}
 	}
 	return nil

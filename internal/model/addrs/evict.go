@@ -80,34 +80,3 @@ func (s *DynamicSet) end(at slot) uint32 {
 	}
 	return math.MaxUint32
 }
-
-// evictLength removes the entries of a prefix length of a family that only automatic entries have, of such lengths the one
-// with the fewest, so that it can give way to another length. It reports false when there is none.
-func (s *DynamicSet) evictLength(family int) bool {
-	var automatic, others [math.MaxUint8 + 1]int
-	for at := range s.buckets.used {
-		p := s.buckets.prefix(at)
-		switch {
-		case p.family() != family:
-		case s.isAutomatic(at):
-			automatic[p.length+1]++
-		default:
-			others[p.length+1]++
-		}
-	}
-	best := -1
-	for length, n := range automatic {
-		if n > 0 && others[length] == 0 && (best < 0 || n < automatic[best]) {
-			best = length
-		}
-	}
-	if best < 0 {
-		return false
-	}
-	for at := range s.buckets.used {
-		if p := s.buckets.prefix(at); p.family() == family && int(p.length)+1 == best {
-			s.remove(at)
-		}
-	}
-	return true
-}

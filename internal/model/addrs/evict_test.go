@@ -91,28 +91,3 @@ func TestDynamicEvicts(t *testing.T) {
 		t.Errorf("%d automatic entries in a set for 8, want 6", n)
 	}
 }
-
-// TestDynamicEvictsLengths uses up all prefix lengths with automatic entries, and then enters one of another.
-func TestDynamicEvictsLengths(t *testing.T) {
-	d, _ := newDynamic(t, 100)
-	s := d.Sets[0]
-	at := func(bits int, automatic bool) Entry {
-		return Entry{Prefix: netip.PrefixFrom(netip.MustParseAddr("192.0.2.1"), bits).Masked(), Automatic: automatic}
-	}
-	for bits := 32; bits > 24; bits-- {
-		if err := s.Insert(at(bits, bits > 25), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Insert(at(20, true), 0); err == nil {
-		t.Error("an automatic entry of a ninth length is taken")
-	}
-	for bits := 20; bits > 13; bits-- {
-		if err := s.Insert(at(bits, false), 0); err != nil {
-			t.Errorf("/%d: %v", bits, err)
-		}
-	}
-	if err := s.Insert(at(13, false), 0); err == nil {
-		t.Error("a ninth length is taken, of entries that are all manual")
-	}
-}

@@ -115,10 +115,15 @@ func TestLayoutDynamic(t *testing.T) {
 	if got := binary.NativeEndian.Uint64(info); got != s.buckets.seed || got == 0 {
 		t.Errorf("seed %x", got)
 	}
-	want := "01000000" + "01000000" + "02000000" + "02000000" + "0101" + "8100000000000000" + "2100000000000000" + zeros(6) +
-		"fff7ffffffffffff" + zeros(8)
+	want := "01000000" + "01000000" + "02000000" + "02000000" + zeros(40)
 	if diff := cmp.Diff(want, hex.EncodeToString(info[8:])); diff != "" {
 		t.Error("record: ", diff)
+	}
+	// The second set's blocks of IPv4 and of IPv6: 0xc000 and 0x20010db8, times 2^32 divided by the golden ratio.
+	for _, row := range []struct{ block, word, value int }{{0xc000 * 0x9e3779b1 >> 24 & 0xff, 0, 1}, {256 + 0x20010db8*0x9e3779b1>>24&0xff, 1, 1 << 32}} {
+		if got := native.Uint64(m.Lengths[(512+row.block)*24+8*row.word:]); got != uint64(row.value) {
+			t.Errorf("block %d: word %d is %x, want %x", row.block, row.word, got, row.value)
+		}
 	}
 	key, _ := dynamicKey(entry("192.0.2.1", 0, "").Prefix)
 	at, _ := s.buckets.find(key)

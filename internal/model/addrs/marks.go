@@ -1,9 +1,6 @@
 package addrs
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // MarkBytes is the size of the memory DynamicMemory.Marks: a byte for each value of twelve bits that an address ends with (MarkShift),
 // with a bit for each set that may have such an address. The program looks an address up only in sets of which it has the bit: one load
@@ -22,7 +19,6 @@ func markOf(key prefix6) int { return int(key.lo&0xff<<8|key.lo>>8&0xff) >> Mark
 // mark says that a set may have the addresses of a prefix, before it becomes an entry. It stays so when it is none any more: a reader then
 // looks it up in vain.
 func (s *DynamicSet) mark(key prefix6) {
-	s.notAbsent(key)
 	if len(s.marks) < MarkBytes {
 		return // memory of an earlier format
 	}
@@ -42,27 +38,4 @@ func setBits(word *uint32, bits uint32) {
 	if atomic.LoadUint32(word)&bits != bits {
 		atomic.OrUint32(word, bits)
 	}
-}
-
-// absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
-const absentFactor = 0x9e3779b97f4a7c15
-
-// absentBit is the number of the bit of an address in the words at infoAbsent: of IPv4 by its 32 bits, of IPv6 by its lower 64.
-func absentBit(key prefix6) uint { return uint(key.low() * absentFactor >> 58) }
-
-// low is the part of an address that absentBit is of.
-func (p prefix6) low() uint64 {
-	if p.family() == 0 {
-		return p.lo & math.MaxUint32
-	}
-	return p.lo
-}
-
-// notAbsent clears the bits that the addresses of a prefix have. Programs of earlier versions read them.
-func (s *DynamicSet) notAbsent(key prefix6) {
-	left := uint64(0)
-	if key.length == 128 {
-		left = ^(uint64(1) << absentBit(key))
-	}
-	atomic.AndUint64(word64(s.info, infoAbsent+8*key.family()), left)
 }

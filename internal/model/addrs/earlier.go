@@ -1,0 +1,82 @@
+package addrs
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+)
+
+// Memory that an earlier version laid out has no DynamicMemory.Lengths. The record of a set has instead, from byte 24 on:
+//
+//	24  u8  n4, n6       number of lengths
+//	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
+//	34  u8  lengths6[8]
+//	42  zeros
+//	48  u64 absent4      a bit for each hash of an address that no entry has; all are set in an empty set, or none if nothing is
+//	56  u64 absent6      known
+//
+// Such memory takes entries until the policy is applied again, which makes memory without the limit of 8.
+const (
+	earlierCounts  = 24 // one byte per family
+	earlierLengths = 26 // earlierMost bytes per family
+	earlierAbsent  = 48 // 8 bytes per family
+	earlierMost    = 8
+)
+
+func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&3) }
+
+// setInfo changes one byte of the record.
+func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
+
+// earlierLengths is the list in the record.
+func (s *DynamicSet) earlierLengths(family int) (list []uint8) {
+	for i := range min(int(s.infoByte(earlierCounts+family)), earlierMost) {
+		list = append(list, s.infoByte(earlierLengths+family*earlierMost+i)-1)
+	}
+	return list
+}
+
+// addEarlier enters the prefix's length in the record. It is not ok when 8 other lengths are there. The list stays sorted, the longest first:
+// the shorter ones move up from the end, each before its old place is overwritten, so a reader going up misses none at any time.
+func (s *DynamicSet) addEarlier(p prefix6) (ok bool) {
+	family := p.family()
+	list := s.earlierLengths(family)
+	if slices.Contains(list, p.length) {
+		return true
+	}
+	if len(list) == earlierMost {
+		return false
+	}
+	at := earlierLengths + family*earlierMost
+	i := len(list)
+	for ; i > 0 && list[i-1] < p.length; i-- {
+		s.setInfo(at+i, list[i-1]+1)
+		if i == len(list) {
+			s.setInfo(earlierCounts+family, uint8(len(list)+1))
+		}
+	}
+	s.setInfo(at+i, p.length+1)
+	s.setInfo(earlierCounts+family, uint8(len(list)+1))
+	return true
+}
+
+// absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+const absentFactor = 0x9e3779b97f4a7c15
+
+// absentBit is the number of the bit of an address in the words at earlierAbsent: of IPv4 by its 32 bits, of IPv6 by its lower 64.
+func absentBit(key prefix6) uint {
+	low := key.lo
+	if key.family() == 0 {
+		low &= math.MaxUint32
+	}
+	return uint(low * absentFactor >> 58)
+}
+
+// notAbsent clears the bits that the addresses of a prefix have.
+func (s *DynamicSet) notAbsent(key prefix6) {
+	left := uint64(0)
+	if key.length == 128 {
+		left = ^(uint64(1) << absentBit(key))
+	}
+	atomic.AndUint64(word64(s.info, earlierAbsent+8*key.family()), left)
+}
