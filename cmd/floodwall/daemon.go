@@ -109,7 +109,10 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		Figures: []metrics.Part{metrics.Process(cli.Version(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreams.figures), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return api.Serve(ctx, run, server, h.DaemonSettings) }
-	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
+	tapped := func(ctx context.Context) error {
+		h.Tap.Run(ctx, func(err error) { report(daemon.Event{Err: err}) })
+		return nil
+	}
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
 	hook := integrations.Sender{RunningPolicy: h.RunningPolicy, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := integrations.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}

@@ -37,7 +37,8 @@ const proxyLook = time.Minute
 // cookies.
 const keyLife = time.Hour
 
-// keepLook is the interval at which the file of bans is written to the disk, and is rewritten if most of its lines are void.
+// keepLook is the interval at which the file of bans is written to the disk, and is rewritten if most of its lines are void. Then Watch also
+// looks whether samples arrive.
 const keepLook = 30 * time.Second
 
 // watcher keeps one instance in the state that its policy asks for.
@@ -150,7 +151,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	defer rotate.Stop()
 	proxied := time.NewTicker(proxyLook)
 	defer proxied.Stop()
-	keep, unkept := time.NewTicker(keepLook), ""
+	keep, unkept, unread := time.NewTicker(keepLook), "", ""
 	defer keep.Stop()
 	defer w.syncBans()
 	settled := periodic.Task{Marks: w.in.Marks}
@@ -194,6 +195,7 @@ func (w *watcher) follow(ctx context.Context) error {
 				w.report(Event{Err: err})
 			}
 			unkept = fmt.Sprint(err)
+			unread = w.samples(ctx, unread)
 		}
 	}
 }
@@ -228,6 +230,18 @@ func (w *watcher) rotateKeys(ctx context.Context) {
 	if done, err := w.in.RotateKeys(ctx); done || err != nil {
 		w.report(Event{Text: "new key for SYN cookies", Err: err})
 	}
+}
+
+// samples tells once that samples of the traffic do not arrive in this daemon. It asks the kernel, not the part that reads them.
+func (w *watcher) samples(ctx context.Context, said string) string {
+	unread, err := w.in.SamplesUnread(ctx)
+	if err != nil {
+		return said // for others to say, who open the same instance
+	}
+	if unread != "" && said == "" {
+		w.report(Event{Err: errors.New(unread)})
+	}
+	return unread
 }
 
 // syncBans waits until the disk has the file of bans.

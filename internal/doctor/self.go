@@ -157,12 +157,17 @@ func judgeOpen(o string) Finding {
 // judgeWarning judges what the status warns of.
 func (h *host) judgeWarning(w, policy string) Finding {
 	f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
-	if !strings.HasPrefix(w, control.NobodyBanned) {
+	do := "start"
+	switch {
+	case strings.HasPrefix(w, control.NobodyBanned):
+		f.Cost = "who exceeds limits is dropped, but not banned"
+	case strings.HasPrefix(w, control.Unread):
+		f.Cost, do = "nobody sees an attack, and no rule is added against one", "restart"
+	default:
 		return f.command("floodwall apply " + quoted(policy))
 	}
-	f.Cost = "who exceeds limits is dropped, but not banned"
 	if h.hasDaemonUnit() {
-		return f.command("systemctl start " + boot.DaemonUnit)
+		return f.command("systemctl " + do + " " + boot.DaemonUnit)
 	}
 	return f.command("floodwall daemon")
 }

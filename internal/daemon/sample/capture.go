@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
@@ -22,17 +24,18 @@ import (
 // Capture reads the samples of rules with `sample` of the policy that runs. When another policy is applied, it goes on with that one;
 // samples of the moments in between are lost.
 type Capture struct {
-	in         control.Instance
-	traffic    bool     // samples of all packets, not of rules
-	only       []string // names of rules; none: all
-	generation int
-	manifest   *manifest.Manifest
-	oneIn      map[uint32]uint32 // by the slots of rules that hand out samples
-	chosen     map[uint32]bool   // those that are asked for
-	samples    *datapath.Samples
-	found      *change // that is followed when all samples of what ran before are read
-	lost       uint64  // in generations before
-	devices    map[int]string
+	in       control.Instance
+	traffic  bool           // samples of all packets, not of rules
+	only     []string       // names of rules; none: all
+	program  ebpf.ProgramID // that is open
+	manifest *manifest.Manifest
+	oneIn    map[uint32]uint32 // by the slots of rules that hand out samples
+	chosen   map[uint32]bool   // those that are asked for
+	samples  *datapath.Samples
+	looked   time.Time // when it looked last what runs
+	found    *change   // that is followed when all samples of what ran before are read
+	lost     uint64    // in programs before
+	devices  map[int]string
 }
 
 // change is what runs in place of what is open.
@@ -57,7 +60,8 @@ func (e *CaptureError) Error() string { return e.Problem }
 // Hint is the remedy.
 func (e *CaptureError) Hint() string { return e.Remedy }
 
-// lookForChange is the time without a packet after which a Capture looks whether another policy was applied.
+// lookForChange is how often a Capture looks whether another program runs. It does so by the clock, not when no packet comes: its caller may
+// give each Read less time than that.
 const lookForChange = time.Second
 
 // Open begins to read what the rules of these names hand out, or all rules if none are named. It is a CaptureError
@@ -76,7 +80,8 @@ func Traffic(ctx context.Context, in control.Instance) (*Capture, error) {
 
 // look finds the policy that runs; nil if it is open already.
 func (c *Capture) look(ctx context.Context) *change {
-	known := c.generation
+	c.looked = time.Now()
+	known := c.program
 	if c.samples == nil {
 		known = 0
 	}
@@ -96,7 +101,7 @@ func (c *Capture) follow(found *change) error {
 	if err := c.end(); err != nil {
 		return errors.Join(err, h.Close())
 	}
-	c.generation, c.manifest, c.oneIn = h.Generation, h.Manifest, h.OneIn
+	c.program, c.manifest, c.oneIn = h.Program, h.Manifest, h.OneIn
 	if !c.traffic {
 		if err := c.choose(); err != nil {
 			return errors.Join(err, h.Close())
@@ -152,6 +157,9 @@ func (c *Capture) Devices() []string { return c.manifest.Devices }
 // Read waits for a packet.
 func (c *Capture) Read(ctx context.Context) (Packet, error) {
 	for {
+		if c.found == nil && time.Since(c.looked) >= lookForChange && ctx.Err() == nil {
+			c.found = c.look(ctx)
+		}
 		s, err := c.next(ctx)
 		switch {
 		case err == nil && (c.traffic || c.chosen[s.Slot]):
@@ -169,7 +177,7 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 		case ctx.Err() != nil:
 			return Packet{}, ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded) && c.found == nil:
-			c.found, err = c.look(ctx), nil
+			err = nil
 		case errors.Is(err, context.DeadlineExceeded):
 			found := c.found
 			c.found, err = nil, c.follow(found)

@@ -6,15 +6,18 @@ package sample
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// lookEvery is how often the tap looks whether the policy that runs has samples taken.
+// lookEvery is how often the tap looks whether the policy that runs has samples taken, and how.
 const lookEvery = 2 * time.Second
 
 // tapWaiting is how many samples a follower may be behind.
@@ -41,24 +44,33 @@ func (t *Tap) OneIn() uint32 {
 	return t.oneIn.Load()
 }
 
-// Run reads samples until ctx ends. While no policy runs that has samples taken, it waits for one.
-func (t *Tap) Run(ctx context.Context) {
+// Run reads samples until ctx ends. While no policy runs that has samples taken in XDP, it waits for one. report is told of an error once, until
+// another one comes or samples are read again.
+func (t *Tap) Run(ctx context.Context, report func(error)) {
+	said := ""
 	periodic.Run(ctx, lookEvery, func() {
-		t.read(ctx)
+		began := time.Now()
+		err := t.read(ctx)
 		t.oneIn.Store(0)
+		switch {
+		case err == nil, errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, datapath.ErrNoTraffic), errors.Is(err, datapath.ErrLocked), ctx.Err() != nil:
+			said = ""
+		case err.Error() != said || time.Since(began) > lookEvery:
+			said = err.Error()
+			report(fmt.Errorf("no samples of the traffic are read: %w", err))
+		}
 	})
 }
 
-// read reads samples of what runs, until the policy wants others, or an error ends it. Errors are for others to say, who open the same
-// instance.
-func (t *Tap) read(ctx context.Context) {
+// read reads samples of what runs, until the policy wants others, or an error ends it.
+func (t *Tap) read(ctx context.Context) error {
 	settings, err := t.in.DaemonSettings(ctx)
 	if err != nil || settings.Sample == 0 {
-		return
+		return err
 	}
 	c, err := Traffic(ctx, t.in)
 	if err != nil {
-		return
+		return err
 	}
 	defer c.Close()
 	t.oneIn.Store(settings.Sample)
@@ -67,13 +79,13 @@ func (t *Tap) read(ctx context.Context) {
 	for looked := time.Now(); ; {
 		limited, cancel := context.WithTimeout(ctx, adaptEvery)
 		p, err := c.Read(limited)
-		late := limited.Err() != nil
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			adapts.count(p.Verdict == Leaves || p.Verdict == Forwarded)
 			t.hand(p)
-		} else if !late || ctx.Err() != nil {
-			return
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return err
 		}
 		if oneIn := adapts.adapt(c, time.Now()); oneIn > 0 {
 			t.oneIn.Store(oneIn)
@@ -86,8 +98,8 @@ func (t *Tap) read(ctx context.Context) {
 			t.lost.Store(before + lost)
 		}
 		now, err := t.in.DaemonSettings(ctx)
-		if err != nil || now.Sample != settings.Sample {
-			return
+		if err != nil || now.Sample != settings.Sample || now.Adapts != settings.Adapts {
+			return err
 		}
 	}
 }

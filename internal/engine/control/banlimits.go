@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
@@ -74,8 +76,9 @@ func (in Instance) hasDaemon() bool { return instance.LockOf(in.Dir).Held() }
 
 // RunningPolicy are the settings of the policy that runs for the programs beside it.
 type RunningPolicy struct {
-	Key       uint64 // tells the policy from others
-	File      string // the policy
+	Key       uint64         // tells the policy from others
+	Program   ebpf.ProgramID // decides in XDP; no other program has it, be it of the same policy; 0: none does
+	File      string         // the policy
 	Daemon    policy.Daemon
 	Lists     bool           // it has sets whose content is exchanged
 	Legacy    bool           // it has rules in iptables
@@ -100,7 +103,8 @@ func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
 		}
-		return w, nil
+		w.Program, err = l.Generations[0].ProgramID()
+		return w, err
 	})
 }
 

@@ -169,6 +169,13 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 			s.warn("%s", warning)
 		}
 	}
+	unread, err := in.samplesUnread(g)
+	if err != nil {
+		return nil, err
+	}
+	if unread != "" {
+		s.warn("%s", unread)
+	}
 	if err := s.limits(g); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
@@ -242,6 +244,14 @@ func (g *Generation) Close() {
 	if g.Program != nil {
 		g.Program.Close()
 	}
+}
+
+// ProgramID is the number of the XDP program in the kernel, 0 when there is none.
+func (g *Generation) ProgramID() (ebpf.ProgramID, error) {
+	if g.Program == nil {
+		return 0, nil
+	}
+	return g.Program.ID()
 }
 
 // Foreign returns a *datapath.FormatError when the maps of a generation's program are of another version, so that they cannot be

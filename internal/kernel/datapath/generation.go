@@ -211,6 +211,15 @@ func (g *Generation) Close() {
 	g.mapped = nil
 }
 
+// ID is the number that the kernel has given the generation's own program.
+func (g *Generation) ID() (ebpf.ProgramID, error) {
+	id, err := programID(g.program)
+	if err != nil {
+		return 0, fmt.Errorf("generation %d: %w", g.Number, err)
+	}
+	return id, nil
+}
+
 // Ask runs the generation's own program on a frame. key is the question key it was loaded with.
 func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
 	if err := g.Knows(image.Question); err != nil {
