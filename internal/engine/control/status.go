@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
@@ -115,6 +117,9 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 		s, err = in.status(ctx, l)
 		return err
 	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		err = in.ended(ctx, err)
+	}
 	return s, err
 }
 

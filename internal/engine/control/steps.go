@@ -87,6 +87,7 @@ var switchNetfilter = []step{
 // What an apply leaves that decides nothing: on trial, after a move, else.
 var (
 	tidyTrial = []step{
+		{"forget a trial that ended", (*transaction).forgetEnded, nil},
 		{"remove the record of a trial before", (*transaction).dropRecord, nil},
 		{"draw a key for SYN cookies", (*transaction).rotateKeys, nil},
 	}
@@ -96,6 +97,7 @@ var (
 		{"take the place of the generation before", (*transaction).succeed, nil},
 	}
 	tidyApply = []step{
+		{"forget a trial that ended", (*transaction).forgetEnded, nil},
 		{"note that it stands", (*transaction).stands, nil},
 		{"remove the record of a trial before", (*transaction).dropRecord, nil},
 		{"remove stand-ins", (*transaction).dropStandIns, nil},
@@ -285,6 +287,7 @@ func (t *transaction) mend(ctx context.Context, restore bool) error {
 
 // finishingTrial removes what a trial has left that ended by itself.
 var finishingTrial = []step{
+	{"note which trial has ended", (*transaction).keepEnded, nil},
 	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
 	{"add connections made since", (*transaction).rejoinNext, nil},
 	{"give devices their own program", (*transaction).detachTrial, nil}, // they know the trial by its number

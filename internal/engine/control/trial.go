@@ -27,7 +27,8 @@ func nowOf(g *generation.Generation) Now {
 const tooLate = 300 * time.Millisecond
 
 // Confirm keeps the policy that is on trial. It returns datapath.ErrNoTrial when none is, and datapath.ErrExpired when
-// it is too late: then the policy before is in force again.
+// it is too late: then the policy before is in force again. An *EndedError has either, or datapath.ErrNotLoaded, as its cause when a trial has
+// ended, also when its remains are gone.
 func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 	err = in.change(ctx, func(t *transaction) error {
 		now = nowOf(t.now)
@@ -39,6 +40,12 @@ func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 		}
 		return t.confirm(context.WithoutCancel(ctx))
 	})
+	if errors.Is(err, datapath.ErrExpired) || errors.Is(err, datapath.ErrNotLoaded) {
+		_, _ = in.FinishTrial(ctx) // it notes which trial has ended; what it cannot remove is for the next change to say
+	}
+	if errors.Is(err, datapath.ErrNoTrial) || errors.Is(err, datapath.ErrExpired) || errors.Is(err, datapath.ErrNotLoaded) {
+		err = in.ended(ctx, err)
+	}
 	return now, err
 }
 

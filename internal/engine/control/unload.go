@@ -38,7 +38,7 @@ func (in Instance) Unload(ctx context.Context) error {
 		return errors.Join(err, left, late)
 	}
 	_, late := in.OpenLate(ctx)
-	return errors.Join(err, late)
+	return errors.Join(err, late, in.forgetEnded())
 }
 
 // endings winds down what runs.

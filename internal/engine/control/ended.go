@@ -1,0 +1,122 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/os/instance"
+	"github.com/floodwall/floodwall/internal/os/safefile"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// EndedError says that the last policy on trial was not confirmed in time, and what is in force since.
+type EndedError struct {
+	endedTrial
+	now   string // the policy in force, "" when there is none
+	cause error  // of what was asked for: datapath.ErrExpired or datapath.ErrNotLoaded
+}
+
+// endedTrial is what is kept of a trial that ended by itself, when nothing of its policy is left in the kernel. The next apply and unload
+// forget it.
+type endedTrial struct {
+	Generation int       `json:"generation"`
+	Policy     string    `json:"policy"`
+	Ended      time.Time `json:"ended"` // when its remains were found
+}
+
+// endedFor is how long it explains what is, or is not, in force.
+const endedFor = time.Hour
+
+func (e *EndedError) Error() string {
+	now := "nothing is filtered"
+	if e.now != "" {
+		now = e.now + " is in force"
+	}
+	return fmt.Sprintf("the trial of generation %d of %s has ended unconfirmed: %s, as before it", e.Generation, e.Policy, now)
+}
+
+// Hint is the remedy.
+func (e *EndedError) Hint() string {
+	again := e.Policy
+	if again == policy.Stdin {
+		again = "POLICY"
+	}
+	return fmt.Sprintf("`floodwall apply --confirm 5m %s` puts it on trial again; `floodwall confirm` has to come before its end", again)
+}
+
+// Unwrap is the cause.
+func (e *EndedError) Unwrap() error { return e.cause }
+
+// endedFile is where the last trial is kept that ended unconfirmed.
+func (in Instance) endedFile() string {
+	return filepath.Join(in.State, instance.With("trial-ended", in.Dir, datapath.DefaultDir)+".json")
+}
+
+// keepEnded keeps that the trial ended. Without it a later confirm knows less, and the filter matters more.
+func (t *transaction) keepEnded(context.Context) error {
+	m := t.triedManifest()
+	if t.in.State == "" || m == nil {
+		return nil
+	}
+	text, err := json.Marshal(endedTrial{t.tried, m.File, time.Now().UTC().Truncate(time.Second)})
+	if err == nil {
+		_ = safefile.Replace(t.in.endedFile(), text, 0o600)
+	}
+	return err
+}
+
+// triedManifest is that of the policy that was on trial, nil when it cannot be found.
+func (t *transaction) triedManifest() *manifest.Manifest {
+	if p, err := t.state.Open(t.tried); err == nil {
+		defer p.Close()
+		if m, err := manifest.Read(p.Number, p.Manifest); err == nil {
+			return m
+		}
+	}
+	records, _ := t.state.Records()
+	for _, r := range records {
+		if m, err := manifest.Read(r.Number, r.Manifest); err == nil && r.Number == t.tried {
+			return m
+		}
+	}
+	return nil
+}
+
+// forgetEnded forgets it: another policy is in force, or on trial.
+func (t *transaction) forgetEnded(context.Context) error { return t.in.forgetEnded() }
+
+func (in Instance) forgetEnded() error {
+	if in.State == "" {
+		return nil
+	}
+	if err := os.Remove(in.endedFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("the last trial: %w", err)
+	}
+	return nil
+}
+
+// ended explains an error that says that nothing runs, or that nothing is on trial, by the trial that has ended.
+func (in Instance) ended(ctx context.Context, cause error) error {
+	text, err := os.ReadFile(in.endedFile())
+	e := &EndedError{cause: cause}
+	if in.State == "" || err != nil || json.Unmarshal(text, &e.endedTrial) != nil || time.Since(e.Ended) > endedFor {
+		return cause
+	}
+	l, err := generation.Find(ctx, in.Dir)
+	if err == nil {
+		defer l.Close()
+		g := l.Generations[0]
+		e.now = fmt.Sprintf("generation %d of %s", g.Number, g.Manifest.File)
+	} else if err != datapath.ErrNotLoaded { // something else has happened since
+		return cause
+	}
+	return e
+}
