@@ -99,7 +99,7 @@ func importOnce(ctx context.Context, sources []saved.Source, o Options, less ask
 func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, list []flat, exempt untracked, families saved.Family) *Result {
 	var sets []*saved.Set
 	if len(rs.Tables) == 0 {
-		sets = slices.DeleteFunc(slices.Clone(rs.Sets), func(s *saved.Set) bool { return !s.IsAddrs() || s.Lists != nil })
+		sets = slices.DeleteFunc(slices.Clone(rs.Sets), func(s *saved.Set) bool { return !s.IsAddrs() || s.Lists != nil || s.Problem != "" })
 	}
 	r := &Result{Drops: account(rs, list, rep), Open: open(rs, list)}
 	draft := &writer{report: rep, listFiles: o.ListFiles, standard: standardOf(list)}

@@ -2,14 +2,26 @@ package saved
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"go4.org/netipx"
 )
 
-// ipsetDims are the parts of the entries of the set types that the policy has an equal for.
+// ipsetDims are the parts of the entries of the types of sets; nil is a type that the policy has no equal for.
 var ipsetDims = map[string][]Dim{
 	"hash:ip": {DimAddr}, "hash:net": {DimAddr}, "bitmap:ip": {DimAddr}, "bitmap:port": {DimPort},
 	"hash:ip,port": {DimAddr, DimPort}, "hash:net,port": {DimAddr, DimPort}, "list:set": {DimAddr},
+	"bitmap:ip,mac": nil, "hash:mac": nil, "hash:ip,mac": nil, "hash:ip,mark": nil, "hash:ip,port,ip": nil, "hash:ip,port,net": nil,
+	"hash:net,net": nil, "hash:net,port,net": nil, "hash:net,iface": nil,
+}
+
+// ipsetAliases are names of types from before ipset 6, which it still takes (ipset(8)).
+var ipsetAliases = map[string]string{
+	"iphash": "hash:ip", "nethash": "hash:net", "ipmap": "bitmap:ip", "portmap": "bitmap:port", "ipporthash": "hash:ip,port",
+	"netporthash": "hash:net,port", "setlist": "list:set", "macipmap": "bitmap:ip,mac", "ipportiphash": "hash:ip,port,ip", "ipportnethash": "hash:ip,port,net",
 }
 
 // ReadIpset reads the output of ipset save into rs.
@@ -20,11 +32,16 @@ func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
 	for line := range strings.SplitSeq(string(src.Data), "\n") {
 		number++
 		at := Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}
-		words := split(at.Text)
+		words := slices.DeleteFunc(split(at.Text), func(w string) bool { // which say how to answer, and stand anywhere
+			return slices.Contains([]string{"-exist", "-!", "-quiet", "-q"}, w)
+		})
 		switch {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
 		case words[0] == "create" && len(words) >= 3:
-			s := createSet(at, words[1], words[2], words[3:])
+			s, err := createSet(at, words[1], words[2], words[3:])
+			if err != nil {
+				return err
+			}
 			byName[s.Name] = s
 			made = append(made, s)
 		case words[0] == "add" && len(words) >= 3:
@@ -46,11 +63,25 @@ func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
 	return nil
 }
 
-// createSet reads `create NAME TYPE family inet maxelem N timeout N …`.
-func createSet(at Place, name, kind string, words []string) *Set {
+// ipsetSizes are options of create that change neither what a set holds nor what it is looked up for, by how many arguments follow.
+var ipsetSizes = map[string]int{
+	"hashsize": 1, "probes": 1, "resize": 1, "bucketsize": 1, "initval": 1, "size": 1, "gc": 1, "counters": 0, "comment": 0, "skbinfo": 0, "forceadd": 0,
+	"range": 1, "from": 1, "to": 1,
+}
+
+// createSet reads `create NAME TYPE family inet maxelem N timeout N …`. It is an error when a word means nothing that is known: what the set
+// holds may depend on it.
+func createSet(at Place, name, kind string, words []string) (*Set, error) {
+	if full, old := ipsetAliases[kind]; old {
+		kind = full
+	}
 	s := &Set{Name: name, At: at, Family: IPv4}
 	var known bool
 	if s.Dims, known = ipsetDims[kind]; !known {
+		return nil, &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("set %s: %q is no type of set", name, kind),
+			Remedy: "write create NAME TYPE, as ipset save prints it"}
+	}
+	if s.Dims == nil {
 		s.Problem = "of type " + kind + whyNot(kind)
 	}
 	if kind == "list:set" {
@@ -59,19 +90,61 @@ func createSet(at Place, name, kind string, words []string) *Set {
 	if kind == "bitmap:port" {
 		s.Family = IPv4 | IPv6
 	}
-	for i := 0; i+1 < len(words); i++ {
-		switch n, _ := Number(words[i+1], 1<<31-1); words[i] {
-		case "family":
-			if words[i+1] == "inet6" {
-				s.Family = IPv6
-			}
-		case "timeout":
-			s.Dynamic, s.Timeout = true, time.Duration(n)*time.Second
-		case "maxelem":
-			s.Max = int(n)
+	for len(words) > 0 {
+		count, harmless := ipsetSizes[words[0]]
+		if !harmless {
+			count = s.option(words)
 		}
+		if count < 0 || count >= len(words) {
+			return nil, &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("set %s: the option %q is not known, or lacks its argument", name, words[0]),
+				Remedy: "leave it out if it does not change what the set holds"}
+		}
+		words = words[1+count:]
 	}
-	return s
+	return s, nil
+}
+
+// option reads an option of create that changes what the set holds, and returns how many arguments it has, or -1 when it is none.
+func (s *Set) option(words []string) int {
+	value := ""
+	if len(words) > 1 {
+		value = words[1]
+	}
+	n, ok := Number(value, 1<<31-1)
+	switch words[0] {
+	case "family", "-6", "-4":
+		if value == "inet6" || value == "ipv6" || value == "-6" || words[0] == "-6" {
+			s.Family = IPv6
+		}
+		if words[0] != "family" {
+			return 0
+		}
+	case "timeout":
+		s.Dynamic, s.Timeout = true, time.Duration(n)*time.Second
+	case "maxelem":
+		s.Max = int(n)
+	case "netmask":
+		s.Length = int(n)
+		if !ok {
+			s.Problem = "with the netmask " + value
+		}
+	case "bitmask":
+		mask, err := netip.ParseAddr(value)
+		length, whole := uint32(0), err == nil
+		if whole {
+			length, whole = MaskLength(mask)
+		}
+		if s.Length = int(length); !whole {
+			s.Problem = "whose bitmask " + value + " is that of no prefix: a set of a policy holds prefixes"
+		}
+	case "markmask":
+		return 1
+	case "wildcard":
+		return 0
+	default:
+		return -1
+	}
+	return 1
 }
 
 // whyNot says why a type of ipset has no equal.
@@ -87,6 +160,9 @@ func whyNot(kind string) string {
 	return ""
 }
 
+// entryOptions are the options of an entry, by how many arguments follow.
+var entryOptions = map[string]int{"nomatch": 0, "comment": 1, "timeout": 1, "packets": 1, "bytes": 1, "skbmark": 1, "skbprio": 1, "skbqueue": 1}
+
 // addEntry reads `add NAME ENTRY timeout N nomatch comment "…"`.
 func addEntry(s *Set, rep *Report, at Place, text string, words []string, byName map[string]*Set) {
 	if s.Problem != "" {
@@ -101,13 +177,19 @@ func addEntry(s *Set, rep *Report, at Place, text string, words []string, byName
 		rep.Lose(at, "not an entry that has an equal; the set is imported without it")
 		return
 	}
-	for i, w := range words {
-		switch {
-		case w == "nomatch":
-			e.Except = true
-		case w == "comment" && i+1 < len(words):
-			e.Comment = words[i+1]
+	for len(words) > 0 {
+		count, known := entryOptions[words[0]]
+		if !known || count >= len(words) {
+			rep.Lose(at, "the option %q is not known; the set is imported without this entry", words[0])
+			return
 		}
+		switch words[0] {
+		case "nomatch":
+			e.Except = true
+		case "comment":
+			e.Comment = words[1]
+		}
+		words = words[1+count:]
 	}
 	if e.Except && !s.IsAddrs() {
 		s.Problem = "with exceptions of addresses and ports"
@@ -130,6 +212,20 @@ func addList(s *Set, name string, byName map[string]*Set) {
 	}
 }
 
+// widened is r as a set with a netmask holds it: whole prefixes of that length. A packet's address is cut to it before it is looked up
+// (kernel net/netfilter/ipset/ip_set_hash_ip.c).
+func (s *Set) widened(r netipx.IPRange) netipx.IPRange {
+	if s.Length == 0 {
+		return r
+	}
+	first, err1 := r.From().Prefix(s.Length)
+	last, err2 := r.To().Prefix(s.Length)
+	if err1 != nil || err2 != nil {
+		return r
+	}
+	return netipx.IPRangeFrom(first.Addr(), netipx.PrefixLastIP(last))
+}
+
 // entry reads ADDRESS, PORT, or ADDRESS,[PROTO:]PORT.
 func entry(s *Set, text string) (e Entry, ok bool) {
 	addr, port, _ := strings.Cut(text, ",")
@@ -138,6 +234,7 @@ func entry(s *Set, text string) (e Entry, ok bool) {
 			if e.Addr, ok = ParseRange(addr); !ok {
 				return e, false
 			}
+			e.Addr = s.widened(e.Addr)
 			continue
 		}
 		if len(s.Dims) == 1 {

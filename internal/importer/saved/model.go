@@ -181,6 +181,7 @@ type Set struct {
 	DB        string
 
 	Max     int
+	Length  int    // of the prefixes to which addresses are cut before they are looked up (ipset's netmask); 0 is whole addresses
 	Problem string // why it cannot be used; it follows the set's name
 
 	Final string // its name in the policy
