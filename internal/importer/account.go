@@ -24,7 +24,7 @@ func drops(rs *saved.Ruleset) (list []saved.Place) {
 				continue
 			}
 			for i := range c.Rules {
-				if k := c.Rules[i].Act.Kind; k == saved.ActDrop || k == saved.ActReject {
+				if c.Rules[i].Act.MayDrop() {
 					add(c.Rules[i].At)
 				}
 			}
@@ -49,7 +49,7 @@ func account(rs *saved.Ruleset, list []flat, rep *saved.Report) (d Drops) {
 		d.Input++
 		by, shadowed := rep.Shadowed[at]
 		switch {
-		case said[at]:
+		case said[at] || rep.Checked[at]:
 			d.Policy++
 		case rep.IsLost[at]:
 			d.Lost++

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
@@ -8,11 +9,16 @@ import (
 
 // doubtful does what r does to packets that perhaps meet it, since it asks what the policy cannot.
 //
-// Where packets come to the host, such a rule is left out, and those after it are asked. A rule that takes packets out
+// Such a rule is left out, and those after it are asked: what it accepts falls away, and opens nothing. A rule that takes packets out
 // of a chain cannot be left out so, as what follows would drop too much: none of those packets meet the rest of the chain.
-// Where packets are forwarded (lax), what the rule accepts is passed, and nothing is dropped that it might have accepted.
+// Where packets are forwarded, and all that is not known of them is where they leave (lax), what the rule accepts is passed, and nothing is
+// dropped that it might have accepted: the kernel's own rules see these packets later, and know.
 func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 	why := strings.Join(conds[0].Unknown, ", ")
+	if p.passUnknown && slices.ContainsFunc(conds, func(c saved.Cond) bool { return !knownLater(c) }) {
+		p.passUnknown = false
+		defer func() { p.passUnknown = true }()
+	}
 	for i := range conds {
 		conds[i].Unknown = nil
 	}
@@ -36,6 +42,14 @@ func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 		p.report.Lose(r.At, "%s, %s: the policy asks the next rules", why, r.Act.Target)
 	}
 }
+
+// knownLater reports whether the kernel's rules for forwarded packets know all of c that the policy does not.
+func knownLater(c saved.Cond) bool {
+	return !slices.ContainsFunc(c.Unknown, func(u string) bool { return u != translatedWhere && !strings.HasPrefix(u, saved.Leaves) })
+}
+
+// translatedWhere is not known before the kernel has translated addresses.
+const translatedWhere = "whether the destination was translated"
 
 func (p *traversal) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string) {
 	switch {

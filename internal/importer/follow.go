@@ -17,6 +17,7 @@ type flat struct {
 	at      []saved.Place // all that it stands for
 	entries []saved.Entry // addresses with comments, of those that were made one
 	name    string
+	behind  bool // of a proxied one: the service is behind this host
 }
 
 type verdict uint8
@@ -50,6 +51,7 @@ type follower struct {
 	report  *saved.Report
 	out     []flat
 	stack   []*saved.Chain
+	hook    saved.Hook // of the base chain that is followed
 
 	lost    map[*saved.Chain]bool           // chains that are named as lost
 	entered map[*saved.Chain][]saved.Cond   // packets that have been in a chain
@@ -80,6 +82,7 @@ type trail struct {
 // base follows a base chain for packets on t.paths.
 func (w *follower) base(c *saved.Chain, t trail) {
 	all := t.paths
+	w.hook = c.Hook
 	p := w.follow(c, t)
 	kind := saved.ActAccept
 	if c.Policy.Kind == saved.ActDrop {

@@ -226,11 +226,11 @@ func TestLostForward(t *testing.T) {
 	}{
 		{"a chain for some", []string{"FORWARD -d 192.0.2.9 -o lan0 -p tcp --dport 22 -j user", "user -j ACCEPT"},
 			[]string{"{to: 192.0.2.9, proto: tcp, port: 22, not: {to: [local, $multicast]}, then: pass}", "{family: ipv4, not: {to: [local, $multicast]}, then: drop}"},
-			[]string{"-o, the device a packet leaves by: the policy passes what chain user accepts, and drops nothing for it"}},
+			[]string{"packets that leave by lan0, for which a policy has no key (write `to:` with the networks behind lan0): the policy passes what chain user accepts, and drops nothing for it"}},
 		{"a chain for all", []string{"FORWARD -o lan0 -j user", "FORWARD -p udp -j DROP", "user -j ACCEPT"},
 			[]string{"{family: ipv4, not: {to: [local, $multicast]}, then: pass}"},
 			[]string{"it comes after line 8, which has no equal: the policy passes all that gets there",
-				"-o, the device a packet leaves by: the policy passes what chain user accepts, and drops nothing for it",
+				"packets that leave by lan0, for which a policy has no key (write `to:` with the networks behind lan0): the policy passes what chain user accepts, and drops nothing for it",
 				"it comes after line 8, which has no equal: the policy passes all that gets there"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func limitsOf(c *saved.Chain, seen map[*saved.Chain]bool) (list []*saved.Limit) 
 	seen[c] = true
 	for _, r := range c.Rules {
 		for _, a := range r.Alts {
-			if a.Limit != nil {
+			if a.Limit != nil && r.Act.Kind != saved.ActNone {
 				list = append(list, a.Limit)
 			}
 		}
@@ -230,21 +230,30 @@ func joinParts(parts []part) (out []part) {
 	return out
 }
 
-// sharedTables loses that several rules of hashlimit count in one table.
+// sharedTables loses that several rules of hashlimit count in one table, when one of them gives a verdict.
 func sharedTables(rs *saved.Ruleset, rep *saved.Report) {
-	first := map[string]saved.Place{}
-	anyRule(rs, saved.IPv4|saved.IPv6, func(r *saved.Rule) bool {
-		seen := ""
+	tables, names := map[string][]*saved.Rule{}, []string(nil)
+	eachOf(rs, func(r *saved.Rule) {
 		for _, c := range r.Alts {
-			if c.Limit != nil && c.Limit.Table != "" {
-				seen = fmt.Sprint(r.At.File, " ", c.Limit.Table)
+			if c.Limit == nil || c.Limit.Table == "" {
+				continue
+			}
+			name := fmt.Sprint(r.At.File, " ", c.Limit.Table)
+			if tables[name] == nil {
+				names = append(names, name)
+			}
+			if !slices.Contains(tables[name], r) {
+				tables[name] = append(tables[name], r)
 			}
 		}
-		if at, ok := first[seen]; ok && seen != "" {
-			rep.Lose(r.At, "-m hashlimit: it counts together with %s, and in the policy each for itself", where(at))
-		} else if seen != "" {
-			first[seen] = r.At
-		}
-		return false
 	})
+	for _, name := range names {
+		of := tables[name]
+		if !slices.ContainsFunc(of, func(r *saved.Rule) bool { return r.Act.Kind != saved.ActNone }) {
+			continue
+		}
+		for _, r := range of[1:] {
+			rep.Lose(r.At, "-m hashlimit: it counts together with %s, and in the policy each for itself", where(of[0].At))
+		}
+	}
 }

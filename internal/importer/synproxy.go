@@ -53,17 +53,25 @@ func (p *traversal) proxies(r *saved.Rule, conds []saved.Cond) bool {
 		ports := c.Field[packet.DPort]
 		rest := *c
 		rest.Field[packet.DPort] = nil
-		if rest.Dst.In != nil && rest.Dst.In.Local {
+		if p.hook == saved.HookForward {
+			rest.Dst = saved.AddrTest{} // a service behind this host is at any address but its own
+			if c.Dst.In != nil || c.Dst.Out != nil && !c.Dst.Out.Local {
+				return false
+			}
+		} else if rest.Dst.In != nil && rest.Dst.In.Local {
 			rest.Dst.In = nil // who asks for the service asks this host
 		}
 		if ports == nil || !ports.Within(saved.TCPPorts) || !rest.Everything() {
 			return false
 		}
 	}
+	if p.hook == saved.HookForward {
+		keys += ", mode: router"
+	}
 	n := len(p.out)
 	p.emit(r, of, proxied, false)
 	for i := range p.out[n:] {
-		p.out[n+i].name, p.out[n+i].comment = keys, ""
+		p.out[n+i].name, p.out[n+i].comment, p.out[n+i].behind = keys, "", p.hook == saved.HookForward
 	}
 	return true
 }
@@ -94,16 +102,42 @@ func separate(list []flat, families saved.Family, rep *saved.Report) (rest []fla
 		}
 	}
 	for i, f := range list {
+		if f.verdict == proxied {
+			continue
+		}
+		parts := []flat{f}
 		for j, s := range list {
-			if s.verdict == proxied && f.verdict != proxied && (j < i || f.Field[packet.State] != nil) {
-				f.beside(s.Field[packet.DPort])
+			if s.verdict == proxied && (j < i || f.Field[packet.State] != nil) {
+				parts = s.spares(parts)
 			}
 		}
-		if f.verdict != proxied && (f.Field[packet.DPort] == nil || len(f.Field[packet.DPort]) > 0) {
-			rest = append(rest, f)
-		}
+		rest = append(rest, parts...)
 	}
 	return rest, services
+}
+
+// spares takes the packets of a service out of rules. One behind this host has those that are not for the host.
+func (s *flat) spares(list []flat) (out []flat) {
+	for _, f := range list {
+		if s.behind && f.Dst.In != nil && f.Dst.In.Local {
+			out = append(out, f)
+			continue
+		}
+		here := f
+		if f.beside(s.Field[packet.DPort]); f.Field[packet.DPort] == nil || len(f.Field[packet.DPort]) > 0 {
+			out = append(out, f)
+		}
+		here.Cond = here.With(packet.DPort, s.Field[packet.DPort]).To(saved.AddrTest{In: &saved.AddrSet{Local: true}})
+		if s.behind && (possible(here.Cond, saved.IPv4) || possible(here.Cond, saved.IPv6)) {
+			out = append(out, here)
+		}
+	}
+	return out
+}
+
+func possible(c saved.Cond, f saved.Family) bool {
+	_, ok := c.Possible(f)
+	return ok
 }
 
 // beside takes packets to TCP ports out of f.

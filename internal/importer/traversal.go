@@ -326,8 +326,17 @@ func (p *traversal) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok
 		p.report.Note(r.At, "is about translated destinations, and no rule of the files translates any")
 		return c, false
 	}
+	if c.Routed {
+		if p.sure && (r.Act.Kind == saved.ActDrop || r.Act.Kind == saved.ActReject) && c.Unknown == nil && c.Limit == nil && c.Devices == nil && c.Marks == nil {
+			p.report.Checks(r.At)
+			p.report.Note(r.At, "is the policy's check source-route, which comes before all rules, and drops IPv4 packets with a source route, too")
+			return c, false
+		}
+		c.Routed = false
+		c = c.WithUnknown("the type of a routing header")
+	}
 	if c.DNAT && !p.translated {
-		c = c.WithUnknown("whether the destination was translated")
+		c = c.WithUnknown(translatedWhere)
 	}
 	for _, t := range c.Devices {
 		n := 0

@@ -67,7 +67,11 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	if w.standard == drop {
 		b.WriteString("replies: drop  # as imported; with pass, answers to this host need no rule\n")
 	}
-	b.WriteString("checks: off  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
+	checks := "off"
+	if len(w.report.Checked) > 0 {
+		checks = "{profile: off, source-route: on}"
+	}
+	b.WriteString("checks: " + checks + "  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
 	if traffic != "" {
 		fmt.Fprintf(&b, "untracked: %s\n", traffic)
 	}

@@ -138,5 +138,7 @@ func Common(a, b []netipx.IPRange) []netipx.IPRange {
 	return s.Ranges()
 }
 
-// HereBound are the addresses of no host to which packets are for this host, too.
-var HereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")))
+// HereBound are the addresses of no host to which packets are for this host, too: the last is that of all routers of a link, which a host
+// that forwards has (RFC 4291, 2.6.1; kernel addrconf_join_anycast).
+var HereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")),
+	netipx.RangeOfPrefix(netip.MustParsePrefix("fe80::/128")))

@@ -18,6 +18,7 @@ type Cond struct {
 	Marks    []MarkTest // of the packet, or its connection
 	Whole    bool       // its packets have been put together from their fragments
 	DNAT     bool       // its destination was translated
+	Routed   bool       // it has an IPv6 routing header of type 0: a policy has a check for those that drops them
 	AnyPorts bool       // its ports are those of every protocol that has any; the policy reads TCP's and UDP's
 	Unknown  []string   // what else the rule asks, that the policy cannot say
 	Narrower []string   // where the rule matches more packets than this says
@@ -88,6 +89,7 @@ func (c Cond) And(d Cond) Cond {
 		c = c.WithUnknown("two limits at once")
 	}
 	c.DNAT = c.DNAT || d.DNAT
+	c.Routed = c.Routed || d.Routed
 	for _, u := range d.Unknown {
 		c = c.WithUnknown(u)
 	}

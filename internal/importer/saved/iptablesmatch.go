@@ -23,7 +23,7 @@ var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
 	"iprange--src-range": ofAddress(Cond.From), "iprange--dst-range": ofAddress(Cond.To),
 	"addrtype--src-type": addrType(Cond.From), "addrtype--dst-type": addrType(Cond.To),
 	"state--state":   (*iptablesRuleReader).state,
-	"set--match-set": (*iptablesRuleReader).matchSet, "set--return-nomatch": nothing, "set--update-counters": nothing,
+	"set--match-set": (*iptablesRuleReader).matchSet, "set--update-counters": nothing,
 	"set--update-subcounters": nothing,
 
 	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*iptablesRuleReader).class,
@@ -31,6 +31,7 @@ var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
 	"tos--tos":    (*iptablesRuleReader).tos,
 	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
 	"ttl--ttl-lt": hops(Below), "hl--hl-lt": hops(Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
+	"rt--rt-type": (*iptablesRuleReader).routing,
 	"mark--mark": mark("-m mark"), "connmark--mark": mark("-m connmark"),
 }
 
@@ -98,6 +99,18 @@ func (r *iptablesRuleReader) inDevice(not bool, args []string) {
 		return c
 	})
 }
+
+// routing reads the type of a routing header, or a range of types.
+func (r *iptablesRuleReader) routing(not bool, args []string) {
+	if not || args[0] != "0" && args[0] != "0:0" {
+		r.unknown("-m rt")
+		return
+	}
+	r.each(func(c Cond) Cond { c.Routed = true; return c })
+}
+
+// outDevice reads -o.
+func (r *iptablesRuleReader) outDevice(not bool, name string) { r.unknown(leavesBy(not, name)) }
 
 // addrType reads kinds of addresses.
 func addrType(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, []string) {

@@ -87,7 +87,7 @@ func (r *iptablesRuleReader) core(t Token, all []Token) {
 	case "-i":
 		r.inDevice(t.Not, t.Args)
 	case "-o":
-		r.unknown("-o, the device a packet leaves by")
+		r.outDevice(t.Not, t.Args[0])
 	case "-f":
 		r.fragment(t.Not, nil)
 	case "-j":

@@ -46,6 +46,18 @@ func (r *iptablesRuleReader) jump(kind ActionKind, name string) {
 
 // resolveExtension makes r a rule whose target is an extension.
 func resolveExtension(r *Rule, p *saveFile) {
+	if r.Act.Target == "SET" {
+		for _, t := range r.Options {
+			if s := p.private[t.Args[0]]; s != nil && t.Name == "--add-set" {
+				s.Dynamic = true
+			}
+		}
+	}
+	r.extension()
+}
+
+// extension makes r, whose target is an extension, what that does.
+func (r *Rule) extension() {
 	name := r.Act.Target
 	r.Act = Action{}
 	effect, passes := passing[name]
@@ -62,11 +74,12 @@ func resolveExtension(r *Rule, p *saveFile) {
 	default:
 		r.Act = Action{Kind: ActUnknown, Target: name}
 	}
-	if name == "SET" {
-		for _, t := range r.Options {
-			if s := p.private[t.Args[0]]; s != nil && t.Name == "--add-set" {
-				s.Dynamic = true
-			}
-		}
-	}
+}
+
+// swallowing are targets without an equal that let no packet through, or may let none (xtables-addons(8)).
+var swallowing = []string{"TARPIT", "DELUDE", "CHAOS", "STEAL", "ECHO", Opaque}
+
+// MayDrop reports whether a rule drops packets, or may do so where that is not known.
+func (a Action) MayDrop() bool {
+	return a.Kind == ActDrop || a.Kind == ActReject || a.Kind == ActUnknown && slices.Contains(swallowing, a.Target)
 }

@@ -21,6 +21,10 @@ func (r *nftRuleReader) meets(left any, op string, right any) []Cond {
 		c.DNAT = true
 	case s.status:
 		c = c.WithUnknown("ct status")
+	case s.routing && right == float64(0) && op == "==":
+		c.Routed = true
+	case s.routing:
+		c = c.WithUnknown("rt type")
 	case s.bytes != nil:
 		return r.bytes(c, *s.bytes, op, right)
 	case s.device:
@@ -53,6 +57,9 @@ func (s selector) devices(c Cond, op string, right any) Cond {
 			return unknownValue(c, op, right)
 		}
 		t.Names = append(t.Names, name)
+	}
+	if s.leaves {
+		return c.WithUnknown(leavesBy(t.Not, t.Names...))
 	}
 	c.Devices = append(c.Devices, t)
 	return c

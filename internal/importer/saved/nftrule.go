@@ -14,6 +14,7 @@ type nftRuleReader struct {
 
 	limited bool // a limit stands before
 	inner   bool // it asks for bytes behind the L4 header
+	opaque  bool // it has an extension of iptables of which nft tells nothing
 }
 
 // read takes one statement after the other, and returns the rules that they make.
@@ -27,6 +28,9 @@ func (r *nftRuleReader) read() []Rule {
 		for name, body := range statement {
 			r.statement(name, body)
 		}
+	}
+	if r.opaque && !r.decides() {
+		r.decide(Action{Kind: ActUnknown, Target: Opaque})
 	}
 	all := append(r.out, r.rule)
 	for i := range all {
@@ -101,7 +105,7 @@ func (r *nftRuleReader) statement(name string, body any) {
 	case name == "queue" || name == "tproxy" || name == "fwd":
 		r.decide(Action{Kind: ActUnknown, Target: name})
 	case name == "xt":
-		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
+		r.extension(body)
 	default: // quota, ct count, and what later versions add
 		r.unknown(name)
 	}

@@ -20,7 +20,9 @@ type selector struct {
 
 	side    func(Cond, AddrTest) Cond // for addresses, instead of a field
 	device  bool                      // or the device
+	leaves  bool                      // by which it leaves
 	kinds   bool                      // the address's kind, as fib finds it
+	routing bool                      // or the type of a routing header
 	status  bool                      // or what conntrack did
 	bytes   *raw                      // or bytes at a place
 	unknown string                    // or nothing that the policy can test
@@ -119,7 +121,7 @@ var payloads = map[string]selector{
 var metas = map[string]selector{
 	"l4proto": fieldOf(packet.Proto, protoKind), "nfproto": fieldOf(packet.Family, familyKind),
 	"protocol": fieldOf(packet.Family, familyKind), "length": fieldOf(packet.Length, lengthKind),
-	"iifname": {device: true}, "iif": {device: true},
+	"iifname": {device: true}, "iif": {device: true}, "oifname": {device: true, leaves: true}, "oif": {device: true, leaves: true},
 }
 
 func (s selector) unsupported(what string) selector { return selector{unknown: what} }
@@ -138,6 +140,9 @@ func selectorOf(v any) selector {
 	if e, ok := member(v, "exthdr").(map[string]any); ok && e["name"] == "frag" && e["field"] == "frag-off" {
 		s := selector{field: packet.Fragment, kind: firstKind, domain: Only(packet.FragmentFirst, packet.FragmentLater)}
 		return s.inFamily(packet.FamilyIPv6)
+	}
+	if e, ok := member(v, "exthdr").(map[string]any); ok && e["name"] == "rt" && e["field"] == "type" {
+		return selector{routing: true}.inFamily(packet.FamilyIPv6)
 	}
 	if m, ok := member(v, "meta").(map[string]any); ok {
 		return knownOr(metas, fmt.Sprint(m["key"])).orMeta(m["key"])

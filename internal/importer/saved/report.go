@@ -58,6 +58,7 @@ type Report struct {
 	IsLost    map[Place]bool  // rules that are named as lost
 	IsNoted   map[Place]bool  // rules that something else is said of
 	Published map[Place]bool  // rules that translate destinations, for which the policy has rules
+	Checked   map[Place]bool  // rules that the check source-route of the policy stands for
 	Shadowed  map[Place]Place // rules whose packets others decide before, by these
 }
 
@@ -103,6 +104,9 @@ func (r *Report) Meets(at Place) { enter(&r.Met, at) }
 
 // Translates keeps that the policy has rules for what a rule translates.
 func (r *Report) Translates(at Place) { enter(&r.Published, at) }
+
+// Checks keeps that the check source-route of the policy stands for a rule.
+func (r *Report) Checks(at Place) { enter(&r.Checked, at) }
 
 // minRun is how many rules in a row that have the same said of them are reported together.
 const minRun = 4

@@ -1,0 +1,48 @@
+package saved
+
+import "fmt"
+
+// Opaque is a target that a listing does not name: it may drop.
+const Opaque = "a target that nft does not name"
+
+// extension reads what iptables-nft puts into a rule and nft has no statement for: a match or a target of iptables by its name, without its
+// options. Some versions of nft print no name.
+func (r *nftRuleReader) extension(body any) {
+	kind, _ := member(body, "type").(string)
+	name, _ := member(body, "name").(string)
+	if kind != "target" {
+		if name == "" {
+			name = "one that nft does not name"
+			r.opaque = true
+		}
+		r.unknown(fmt.Sprintf("an extension of iptables (%s), which only iptables-save prints", name))
+		return
+	}
+	a := Rule{Act: Action{Kind: ActUnknown, Target: name}}
+	switch name {
+	case "REJECT":
+		a.Act.Kind = ActReject
+	case "DNAT", "REDIRECT", "NETMAP": // to an address that is not printed
+		a.Act.Target = "dnat"
+	case "SYNPROXY": // what it announces is not printed
+		a.Act.Target = "the target SYNPROXY of iptables"
+	default:
+		a.extension()
+	}
+	for _, s := range a.Side {
+		r.side(s)
+	}
+	r.rule.Marks = r.rule.Marks || a.Marks
+	if a.Act.Kind != ActNone || a.Act.Logs {
+		a.Act.Logs = a.Act.Logs || r.rule.Act.Logs
+		if a.Act.Kind == ActNone {
+			a.Act.Kind, a.Act.Target = r.rule.Act.Kind, r.rule.Act.Target
+		}
+		r.rule.Act = a.Act
+	}
+}
+
+// decides reports whether the rule has a verdict, or does something else.
+func (r *nftRuleReader) decides() bool {
+	return len(r.out) > 0 || r.rule.Act.Kind != ActNone || r.rule.Act.Logs || len(r.rule.Side) > 0 || r.rule.Notrack
+}
