@@ -137,7 +137,7 @@ func TestSettings(t *testing.T) {
 	}{
 		{"sysctl -w net.ipv4.tcp_syncookies=0", "tcp-syncookies", Warning, `^net\.ipv4\.tcp_syncookies is 0 `},
 		{"sysctl -w net.ipv4.tcp_syncookies=2", "tcp-syncookies", Note, `is 2 `},
-		{"sysctl -w net.ipv4.tcp_synack_retries=8", "tcp-synack-retries", Note, `is 8 `},
+		{"sysctl -w net.ipv4.tcp_synack_retries=5", "tcp-synack-retries", Note, `is 5 `},
 		{"sysctl -w net.ipv4.tcp_timestamps=0", "tcp-timestamps", Note, `is 0 `},
 		{"sysctl -w net.ipv4.tcp_max_syn_backlog=128", "tcp-syn-backlog", Note, `is 128 `},
 		{"sysctl -w net.core.somaxconn=128", "somaxconn", Note, `is 128 `},

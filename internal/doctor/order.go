@@ -32,7 +32,13 @@ func oneWay(rules []savedRule) Finding {
 	}
 	for _, r := range routes {
 		side, ports := r.ports()
-		if r.hook != "prerouting" || side == "s" || synOnly(r) || r.word(`-i lo`, `iif "lo"`, `iifname "lo"`) {
+		if r.hook != "prerouting" || side == "s" || synOnly(r) {
+			continue
+		}
+		if r.word(`-i lo`, `iif "lo"`, `iifname "lo"`) {
+			if loopsTracked(r, routes) {
+				return loopback(f, r)
+			}
 			continue
 		}
 		var answered []portSpan
@@ -52,6 +58,32 @@ func oneWay(rules []savedRule) Finding {
 		}
 	}
 	return f.healthy()
+}
+
+// loopsTracked reports whether packets of a rule for what comes in on the loopback device have an entry already. What the host sends to itself goes
+// through the hook output first, and conntrack leaves a packet alone that it has seen there (nf_conntrack_in of the kernel).
+func loopsTracked(r savedRule, routes []savedRule) bool {
+	for _, o := range routes {
+		if o.hook == "output" && o.meets(r) && (o.word(`-o lo`, `oif "lo"`, `oifname "lo"`) || !o.word("-o", "oif", "oifname")) {
+			return false
+		}
+	}
+	return true
+}
+
+func loopback(f Finding, r savedRule) Finding {
+	f.Evidence = fmt.Sprintf("the rule %q of table %s%s is for packets that come in on lo, and no rule of the hook output is for those that leave there (from nft and iptables-save)",
+		r.text, r.table, r.from())
+	f.Cost = "the rule does nothing: what this host sends to itself has its entry before it comes in"
+	if r.iptables {
+		return f.command(r.tool() + " -t raw -A OUTPUT -o lo" + r.proto().iptables() + " -j CT --notrack")
+	}
+	match := ""
+	if p := r.proto(); p != "" {
+		match = "meta l4proto " + string(p) + " "
+	}
+	return f.command("nft add table "+r.family+" loop", "nft add chain "+r.family+" loop out '{ type filter hook output priority raw; }'",
+		"nft add rule "+r.family+" loop out 'oif \"lo\" "+match+"notrack'")
 }
 
 // synOnly reports whether a rule is about the SYNs of SYNPROXY, whose other packets are tracked.
