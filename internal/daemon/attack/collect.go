@@ -105,6 +105,22 @@ func (c *collecting) parts() {
 	c.report.Parts = nil
 	for _, j := range c.joined {
 		c.report.Parts = append(c.report.Parts, j.Part)
+		c.peak(j.Packets)
+	}
+}
+
+// peak raises the peak to a rate that samples tell. An attack is told of within tenths of a second, before the counters of its first second are read.
+func (c *collecting) peak(packets float64) {
+	if packets <= c.report.Peak.Packets {
+		return
+	}
+	c.report.Peak.Packets = packets
+	bytes := 0
+	for i := range c.captured {
+		bytes += c.captured[i].Length
+	}
+	if len(c.captured) > 0 {
+		c.report.Peak.Bits = max(c.report.Peak.Bits, 8*packets*float64(bytes)/float64(len(c.captured)))
 	}
 }
 

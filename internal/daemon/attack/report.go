@@ -167,7 +167,11 @@ func (r *Report) Headline() string {
 			what += " or a crowd"
 		}
 	}
-	return fmt.Sprintf("attack %s: %s%s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, at, r.Peak.Packets, r.Peak.Bits/1e6)
+	text := fmt.Sprintf("attack %s: %s%s", r.ID, what, at)
+	if r.Peak.Packets > 0 { // of an attack that ended with its daemon nobody may have counted a second
+		text += fmt.Sprintf(", peak %.0f packets/s and %.1f Mbit/s", r.Peak.Packets, r.Peak.Bits/1e6)
+	}
+	return text
 }
 
 // add adds a second of counters, which ended at a time.
