@@ -59,7 +59,7 @@ func limitTable(s *control.Status) *wording.Table {
 		if l.Capacity > 0 {
 			prefixes, capacity, full = wording.Count(l.Debts), wording.Count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
 		}
-		t.Row(l.Rule, prefixes, capacity, full, wording.Count(l.Evictions), l.Limit)
+		t.Row(l.Name, prefixes, capacity, full, wording.Count(l.Evictions), l.Limit)
 	}
 	return t
 }

@@ -129,10 +129,10 @@ func addTables(s *control.Status, add Add) {
 	}
 	for _, l := range s.Limits {
 		if l.Capacity > 0 { // else it is one limit for all
-			add(prefixes, float64(l.Debts), l.Rule)
-			add(space, float64(l.Capacity), l.Rule)
+			add(prefixes, float64(l.Debts), l.Name)
+			add(space, float64(l.Capacity), l.Name)
 		}
-		add(evictions, float64(l.Evictions), l.Rule)
+		add(evictions, float64(l.Evictions), l.Name)
 	}
 	for _, p := range s.Protections {
 		add(active, truth(p.Active), p.Service)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 
@@ -141,6 +142,7 @@ func coarse() time.Duration {
 
 // LimitStatus is a limit of a rule, and how its table stands.
 type LimitStatus struct {
+	Name      string `json:"name"` // the rule's, with a number behind it where that has several: dns:limit/2
 	Rule      string `json:"rule"`
 	Limit     string `json:"limit"`              // as a policy has it
 	Debts     int    `json:"debts"`              // prefixes that have used a part of what they may send
@@ -157,6 +159,7 @@ func (s *Status) limits(g *generation.Generation) error {
 	if err != nil {
 		return err
 	}
+	names := limitNames(g.Manifest.Limits)
 	for i, t := range tables[:min(len(tables), len(g.Manifest.Limits))] {
 		e := g.Manifest.Limits[i]
 		if e.Unused || strings.HasPrefix(e.Rule, "essential:") && t.Evictions == 0 {
@@ -165,11 +168,32 @@ func (s *Status) limits(g *generation.Generation) error {
 		if !e.Each {
 			t.Capacity = 0
 		}
-		s.Limits = append(s.Limits, LimitStatus{e.Rule, e.Text, t.Debts, t.Capacity, t.Evictions})
+		s.Limits = append(s.Limits, LimitStatus{names[i], e.Rule, e.Text, t.Debts, t.Capacity, t.Evictions})
 		if t.Debts*10 >= t.Capacity*9 && e.Each {
-			s.warn("the limit of rule %q is %d%% full: a flood from many sources makes it forget some of them; give it a larger max",
-				e.Rule, t.Debts*100/t.Capacity)
+			s.warn("the limit %q, %s, is %d%% full: a flood from many sources makes it forget some of them; give it a larger max",
+				names[i], e.Text, t.Debts*100/t.Capacity)
 		}
 	}
 	return nil
+}
+
+// limitNames names limits, so that those of one rule differ.
+func limitNames(limits []manifest.Limit) (names []string) {
+	all, before := map[string]int{}, map[string]int{}
+	for _, l := range limits {
+		if !l.Unused {
+			all[l.Rule]++
+		}
+	}
+	for _, l := range limits {
+		name := l.Rule
+		if all[l.Rule] > 1 {
+			name = fmt.Sprintf("%s/%d", l.Rule, before[l.Rule]+1)
+		}
+		if !l.Unused {
+			before[l.Rule]++
+		}
+		names = append(names, name)
+	}
+	return names
 }

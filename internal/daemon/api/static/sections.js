@@ -78,7 +78,7 @@ export function details(status) {
     { head: 'full', number: true, share: (s) => grows(s) && full(s.entries, s.capacity), text: (s) => (s.capacity ? percent(s.entries / s.capacity) : '–') },
   ].map(noShare), status.sets);
   section('limits', [
-    { head: 'limit of', text: (l) => `${l.rule}\n${l.limit.replace(/^\{(.*)\}$/, '$1')}` },
+    { head: 'limit of', text: (l) => `${l.name}\n${l.limit.replace(/^\{(.*)\}$/, '$1')}` },
     { head: 'prefixes', number: true, text: (l) => (l.capacity ? `${count(l.debts)} of ${count(l.capacity)}` : '–') },
     { head: 'full', number: true, share: (l) => full(l.debts, l.capacity), text: (l) => (l.capacity ? percent(l.debts / l.capacity) : '–') },
     { head: 'forgotten', number: true, wide: true, text: (l) => count(l.evictions) },
