@@ -28,5 +28,6 @@ const (
 	Notracks  = "takes packets out of connection tracking, and the policy leaves them there"
 	Helps     = "sets how packets are tracked, and the policy does not"
 	Translate = "translates addresses, and the policy does not: it sees packets as they came in; keep it where it is"
+	PastRules = "forwards packets past the rules, and the policy does not"
 	Remembers = "remembers addresses; a rule of the policy that asks how often one came counts for itself"
 )

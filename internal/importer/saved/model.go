@@ -39,6 +39,8 @@ type Table struct {
 	Kind     string // as messages name it: `filter`, `inet firewalld`
 	Chains   map[string]*Chain
 	Order    []*Chain
+	Sets     map[string]bool // names of sets and maps of nft
+	Dormant  bool            // the kernel asks none of its chains
 	Line     Place
 }
 

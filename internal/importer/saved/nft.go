@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // tableFamilies are the families of tables that filter IP packets.
@@ -42,6 +45,7 @@ type rulesetFile struct {
 	rs     *Ruleset
 	report *Report
 	lines  ruleLines
+	listed *listing // the same as text, or nil
 	tables map[string]*Table
 	sets   map[string]*namedSet // by family, table and name
 	counts map[*Chain]int       // how many rules there are
@@ -55,7 +59,7 @@ type namedSet struct {
 }
 
 // readJSON reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
-func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLines) error {
+func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLines, listed *listing) error {
 	var doc struct {
 		Objects []map[string]json.RawMessage `json:"nftables"`
 	}
@@ -65,13 +69,13 @@ func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLine
 	if doc.Objects == nil {
 		return &InputError{File: name, Line: 0, Msg: "no key nftables is in it", Remedy: "`nft -j list ruleset` prints rules as it wants them"}
 	}
-	p := &rulesetFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*Table{}, sets: map[string]*namedSet{},
+	p := &rulesetFile{name: name, rs: rs, report: rep, lines: lines, listed: listed, tables: map[string]*Table{}, sets: map[string]*namedSet{},
 		counts: map[*Chain]int{}, rules: map[*Chain]int{}}
 	for _, step := range []func(kind string, o listObject) error{p.declare, p.fills, p.rule} {
 		for _, object := range doc.Objects {
 			for kind, raw := range object {
 				var o listObject
-				if kind == "metainfo" {
+				if !slices.Contains(readKinds, kind) {
 					continue
 				}
 				if err := json.Unmarshal(raw, &o); err != nil {
@@ -83,8 +87,20 @@ func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLine
 			}
 		}
 	}
-	return nil
+	return asleep(rs, name)
 }
+
+// asleep is the error that all tables are dormant.
+func asleep(rs *Ruleset, name string) error {
+	if len(rs.Tables) == 0 || slices.ContainsFunc(rs.Tables, func(t *Table) bool { return !t.Dormant }) {
+		return nil
+	}
+	return &InputError{File: name, Line: 0, Msg: fmt.Sprintf("table %s is dormant: the kernel asks none of its chains, and no other table is in the file", rs.Tables[0].Kind),
+		Remedy: "take `flags dormant` out of the file to import its rules"}
+}
+
+// readKinds are the kinds of objects that say something about packets. Others, as a ct timeout, are of rules that name them.
+var readKinds = []string{"table", "chain", "set", "map", "flowtable", "rule"}
 
 // jsonError says in which line JSON goes wrong.
 func jsonError(name string, data []byte, err error) error {
@@ -99,7 +115,7 @@ func (p *rulesetFile) table(o listObject, name string) *Table {
 	key := o.Family + " " + name
 	t := p.tables[key]
 	if t == nil {
-		t = &Table{Families: tableFamilies[o.Family], Kind: key, Chains: map[string]*Chain{}, Line: Place{File: p.name, At: "table " + key}}
+		t = &Table{Families: tableFamilies[o.Family], Kind: key, Chains: map[string]*Chain{}, Sets: map[string]bool{}, Line: Place{File: p.name, At: "table " + key}}
 		p.tables[key] = t
 		p.rs.Tables = append(p.rs.Tables, t)
 	}
@@ -110,34 +126,63 @@ func (p *rulesetFile) table(o listObject, name string) *Table {
 func (p *rulesetFile) declare(kind string, o listObject) error {
 	switch kind {
 	case "table":
-		if t := p.table(o, o.Name); t.Families == 0 {
+		t := p.table(o, o.Name)
+		if t.Families == 0 {
 			p.report.Lose(t.Line, "filters what is not IP, and the policy does not")
 		}
+		return p.flags(t, o)
 	case "chain":
-		p.chain(o)
+		return p.chain(o)
 	case "set", "map":
 		p.set(o)
 	case "flowtable":
-		p.report.Lose(Place{File: p.name, At: fmt.Sprintf("flowtable %s", o.Name)}, "forwards packets past the rules, and the policy does not")
+		p.report.Lose(Place{File: p.name, At: fmt.Sprintf("flowtable %s", o.Name)}, "%s", PastRules)
 	}
 	return nil
 }
 
-func (p *rulesetFile) chain(o listObject) {
+// flags reads those of a table. nft 1.0.6 prints them wrongly as JSON, and rightly as text.
+func (p *rulesetFile) flags(t *Table, o listObject) error {
+	flags := words(o.Flags)
+	if p.listed != nil {
+		flags = p.listed.flags[t.Kind]
+	}
+	for _, f := range flags {
+		switch f {
+		case "dormant":
+			t.Dormant = true
+			p.report.Note(t.Line, "is dormant: the kernel asks none of its chains, nor does the policy")
+		case "owner", "persist":
+		default:
+			return &InputError{File: p.name, Line: 0, Msg: fmt.Sprintf("table %s has the flag %q, whose meaning is not known", t.Kind, Shorten(f)),
+				Remedy: "nft 1.0.6 prints the flags of tables wrongly as JSON: give the output of `nft list ruleset`"}
+		}
+	}
+	return nil
+}
+
+func (p *rulesetFile) chain(o listObject) error {
 	c := p.table(o, o.Table).Chain(o.Name)
 	c.PolicyAt = Place{File: p.name, At: c.String()}
-	if o.Hook == "" {
-		return
+	if o.Hook == "" || c.Table.Dormant {
+		return nil
 	}
 	c.Hook = hooks[o.Hook]
 	c.HookName = o.Hook
 	c.NAT = string(o.Type) == `"nat"`
 	json.Unmarshal(o.Prio, &c.Priority) // a name instead of a number is not printed by list
-	c.Devices = words(o.Dev)
+	if c.Devices = words(o.Dev); c.Devices == nil && p.listed != nil {
+		c.Devices = p.listed.devices[c.Table.Kind+" "+c.Name]
+	}
 	c.Policy.Kind = ActAccept
 	if o.Policy == "drop" {
 		c.Policy.Kind = ActDrop
 	}
+	if c.Hook == HookIngress && c.Devices == nil {
+		return &InputError{File: p.name, Line: 0, Msg: fmt.Sprintf("%s, hook ingress: no device is in the file", c),
+			Remedy: "nft 1.0.6 leaves the devices of chains out of JSON: give the output of `nft list ruleset`"}
+	}
+	return nil
 }
 
 // words reads a word or a list of words.
@@ -162,9 +207,9 @@ func (p *rulesetFile) set(o listObject) {
 	for _, f := range words(o.Flags) {
 		s.Dynamic = s.Dynamic || f == "timeout" || f == "dynamic"
 	}
-	types := words(o.Type)
-	if len(types) == 1 && o.Map == nil {
-		s.Family = map[string]Family{"ipv4_addr": IPv4, "ipv6_addr": IPv6}[types[0]]
+	p.table(o, o.Table).Sets[o.Name] = true
+	if o.Map == nil {
+		s.Family = addressType(o.Type)
 	}
 	if s.Family != 0 {
 		s.Dims = []Dim{DimAddr}
@@ -172,6 +217,27 @@ func (p *rulesetFile) set(o listObject) {
 		p.rs.Sets = append(p.rs.Sets, s)
 	}
 	p.sets[key] = &namedSet{s, o.Elem}
+}
+
+// addressType is the family of the addresses that a set holds, by their type or by an expression that has it (typeof), or 0.
+func addressType(raw json.RawMessage) Family {
+	if types := words(raw); len(types) == 1 {
+		return map[string]Family{"ipv4_addr": IPv4, "ipv6_addr": IPv6}[types[0]]
+	}
+	var of struct {
+		Typeof any `json:"typeof"`
+	}
+	if json.Unmarshal(raw, &of) != nil || of.Typeof == nil {
+		return 0
+	}
+	s := selectorOf(of.Typeof)
+	switch v := s.given.Field[packet.Family]; {
+	case s.side == nil || s.kinds || v == nil:
+		return 0
+	case v.Has(packet.FamilyIPv4):
+		return IPv4
+	}
+	return IPv6
 }
 
 // addresses reads the elements of a set of addresses.
@@ -193,7 +259,12 @@ func (p *rulesetFile) fills(kind string, o listObject) error {
 	if kind != "rule" {
 		return nil
 	}
-	p.counts[p.table(o, o.Table).Chain(o.Chain)]++
+	t := p.table(o, o.Table)
+	if t.Chains[o.Chain] == nil {
+		return &InputError{File: p.name, Line: 0, Msg: fmt.Sprintf("a rule is in chain %s of table %s, and no such chain is in the file", o.Chain, t.Kind),
+			Remedy: "give all of what `nft -j list ruleset` prints"}
+	}
+	p.counts[t.Chain(o.Chain)]++
 	for _, raw := range o.Expr {
 		var statement struct {
 			Set struct{ Set string } `json:"set"`

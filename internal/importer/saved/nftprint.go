@@ -78,7 +78,7 @@ func object(name string, body any, whole map[string]any) string {
 	case "meta", "ct":
 		return fmt.Sprintf("%s %v", name, member(body, "key"))
 	case "fib":
-		flags, _ := member(body, "flags").([]any)
+		flags := listOrOne(member(body, "flags"))
 		return fmt.Sprintf("fib %s %v", list(flags, " . "), member(body, "result"))
 	case "prefix":
 		return fmt.Sprintf("%v/%v", member(body, "addr"), member(body, "len"))

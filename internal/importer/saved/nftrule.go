@@ -63,7 +63,7 @@ var harmless = []string{"counter", "last", "meter stats", "comment"}
 // sideEffects are statements after which the rule goes on, and what they do that the policy does not.
 var sideEffects = map[string]string{
 	"mangle": Changes, "ct helper": Helps, "ct timeout": Helps, "ct expectation": Helps,
-	"dup": "copies packets, and the policy does not", "flow": "forwards packets past the rules, and the policy does not",
+	"dup": "copies packets, and the policy does not", "flow": PastRules,
 	"secmark": Marks,
 }
 

@@ -191,7 +191,7 @@ func segmentSize(presence bool) selector {
 
 // fibSelector reads the kind of an address as the routing table has it.
 func fibSelector(f map[string]any) selector {
-	flags, _ := f["flags"].([]any)
+	flags := listOrOne(f["flags"])
 	if f["result"] == "type" && len(flags) == 1 {
 		switch flags[0] {
 		case "saddr":

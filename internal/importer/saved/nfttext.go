@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
@@ -18,19 +21,41 @@ import (
 // ReadNft reads a ruleset of nft, as JSON or as text.
 func ReadNft(ctx context.Context, rs *Ruleset, rep *Report, src Source) error {
 	if bytes.HasPrefix(bytes.TrimSpace(src.Data), []byte("{")) {
-		return readJSON(rs, rep, src.Name, src.Data, nil)
+		return readJSON(rs, rep, src.Name, src.Data, nil, nil)
 	}
 	text := string(src.Data)
-	data, err := listAsJSON(ctx, src.Name, text)
+	p := prepare(text)
+	data, err := listAsJSON(ctx, src.Name, p)
 	if err != nil {
 		return err
 	}
-	return readJSON(rs, rep, src.Name, data, scanNft(text))
+	data, listed, _ := bytes.Cut(data, []byte{0})
+	if err := readJSON(rs, rep, src.Name, data, scanNft(text), scanListing(string(listed))); err != nil {
+		return err
+	}
+	for _, f := range p.flowtables {
+		rep.Lose(Place{File: src.Name, Line: f.line, Text: "flowtable " + f.name}, "%s", PastRules)
+	}
+	return p.complete(rs, src.Name)
 }
 
-// Devices that are tested by number (iif) must exist when a ruleset is loaded; tested by name (iifname) they need not,
-// and the policy knows no difference.
-var byNumber = wording.Regexp(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
+// complete is the error that something which a text declares is not among what the kernel has of it.
+func (p *prepared) complete(rs *Ruleset, name string) error {
+	if p.removes {
+		return nil // what is removed again need not be there
+	}
+	for _, o := range p.objects {
+		found := slices.ContainsFunc(rs.Tables, func(t *Table) bool {
+			return t.Kind == o.table && (o.kind == "table" || t.Chains[o.name] != nil || t.Sets[o.name])
+		})
+		if !found {
+			what := o.kind + " " + strings.TrimSpace(o.table+" "+o.name)
+			return &InputError{File: name, Line: o.line, Msg: fmt.Sprintf("%s is in the file, and nft does not list it once it has loaded the file", what),
+				Remedy: "load the rules on a host, and import what `nft -j list ruleset` prints there"}
+		}
+	}
+	return nil
+}
 
 // nobody is the user that owns what is in the user namespace where nft runs (Debian's, and the kernel's overflowuid).
 const nobody = 65534
@@ -38,20 +63,43 @@ const nobody = 65534
 // nftTime is how long nft may take to load a text.
 const nftTime = 2 * time.Minute
 
-// listAsJSON has nft load a text and list what it made as JSON, in a network namespace that ends with the process. The
-// text is somebody else's, so nft runs in a user namespace, too: it may change that network namespace and nothing of the
-// host, nor read what only root can.
-func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
+// loadScript makes devices that chains name, where the tools and the kernel can, loads a text, and lists it as JSON and as text.
+const loadScript = `for d; do { ip link add "$d" type dummy || ip link add "$d" type veth; } >/dev/null 2>&1; done
+nft -f - && nft -j list ruleset && printf '\000' && nft list ruleset`
+
+// listAsJSON has nft load a text and list what it made as JSON and, behind a zero, as text, in a network namespace that ends with the process.
+// The text is somebody else's, so nft runs in a user namespace, too: it may change that network namespace and nothing of the host, nor read what
+// only root can. The kernel gives no large buffers there, so that sets of thousands of elements do not fit into a message to it: root loads
+// such a text as nobody, with the right to a network namespace and no other.
+func listAsJSON(ctx context.Context, name string, p prepared) ([]byte, error) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return nil, &InputError{File: name, Line: 0, Msg: "a ruleset as text is read by nft itself, which is not installed",
 			Remedy: "install nftables, or give the output of `nft -j list ruleset`"}
 	}
+	data, err := p.list(ctx, name, confined())
+	var input *InputError
+	if errors.As(err, &input) && strings.Contains(input.Msg, tooLong) {
+		if os.Geteuid() == 0 {
+			if data, again := p.list(ctx, name, privileged()); again == nil {
+				return data, nil
+			}
+		}
+		input.Remedy = "its sets are too large to be loaded in a user namespace: import as root, or give the output of `nft -j list ruleset`"
+	}
+	return data, err
+}
+
+// tooLong is the kernel's word for a message that is larger than the buffer of its socket (EMSGSIZE).
+const tooLong = "Message too long"
+
+// list loads and lists in a process with some attributes.
+func (p *prepared) list(ctx context.Context, name string, attributes *syscall.SysProcAttr) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nftTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", "nft -f - && nft -j list ruleset")
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", loadScript, "sh"}, p.devices...)...)
 	cmd.Dir = "/"
-	cmd.Stdin = strings.NewReader(byNumber().ReplaceAllString(text, "${1}${2}name${3}"))
-	cmd.SysProcAttr = confined()
+	cmd.Stdin = strings.NewReader(p.text)
+	cmd.SysProcAttr = attributes
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
@@ -72,6 +120,10 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 		return nil, &InputError{File: name, Line: 0, Msg: "user and network namespaces to load the ruleset in: " + err.Error(),
 			Remedy: "allow user namespaces (sysctl user.max_user_namespaces), or give the output of `nft -j list ruleset`"}
 	}
+	if stderr.Len() == 0 { // it died
+		return nil, &InputError{File: name, Line: 0, Msg: "nft, or the shell that calls it, ended without a word: " + exit.Error(),
+			Remedy: "import what `nft -j list ruleset` prints on another host"}
+	}
 	return nil, nftError(name, stderr.String())
 }
 
@@ -86,6 +138,14 @@ func confined() *syscall.SysProcAttr {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}},
 		Credential:  &syscall.Credential{NoSetGroups: true},
+	}
+}
+
+// privileged is a process in a network namespace of its own, in which it is nobody with the right to change it.
+func privileged() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN},
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 	}
 }
 

@@ -107,6 +107,17 @@ func listOf(v any) ([]any, bool) {
 	return list, ok
 }
 
+// listOrOne is a list, or the one element that stands for a list of one.
+func listOrOne(v any) []any {
+	if list, ok := v.([]any); ok {
+		return list
+	}
+	if v == nil {
+		return nil
+	}
+	return []any{v}
+}
+
 // bits reads flags: one, a list, or an expression with |.
 func (k kind) bits(v any) (uint32, bool) {
 	list, ok := v.([]any)
