@@ -100,8 +100,9 @@ type importReport struct {
 	Policy    string            `json:"policy"` // its text
 	Rules     int               `json:"rules"`
 	Drops     importer.Drops    `json:"drops"`
-	Open      string            `json:"open,omitempty"`  // why it passes everything
-	Unfit     string            `json:"unfit,omitempty"` // why check refuses it, and which target has it all the same
+	Open      string            `json:"open,omitempty"`    // why it passes everything
+	Differs   string            `json:"differs,omitempty"` // that packets have another verdict than by the files, for no reason that lost names
+	Unfit     string            `json:"unfit,omitempty"`   // why check refuses it, and which target has it all the same
 	Sets      int               `json:"sets"`
 	LostRules int               `json:"lost_rules"`
 	Lost      []importer.Remark `json:"lost"`
@@ -116,6 +117,9 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	if r.Open != "" && f.strict {
 		return wording.WithHint(fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes")
 	}
+	if r.Differs != "" && f.strict {
+		return wording.WithHint(fmt.Errorf("the policy differs from the files: %s", r.Differs), "report it with the files; without --strict the policy is printed all the same")
+	}
 	if r.Unfit != "" && f.strict {
 		return wording.WithHint(fmt.Errorf("`check` refuses the policy: %s", r.Unfit), "without --strict the policy is printed all the same")
 	}
@@ -129,7 +133,7 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	}
 	if e.JSON {
 		return e.PrintJSON(importReport{
-			r.Policy, r.Rules, r.Drops, r.Open, r.Unfit, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
+			r.Policy, r.Rules, r.Drops, r.Open, r.Differs, r.Unfit, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
 			structural(importedProgram(r.Policy)),
 		})
 	}
@@ -166,6 +170,9 @@ func (e *env) remarks(r *importer.Result) {
 	}
 	if r.Open != "" {
 		e.Warning("the policy passes everything: " + r.Open)
+	}
+	if r.Differs != "" {
+		e.Warning("the policy differs from the files: " + r.Differs)
 	}
 	if r.Unfit != "" {
 		e.Warning("`check` refuses the policy: " + r.Unfit)

@@ -126,6 +126,7 @@ func (c *testCase) imports(t *testing.T, sources []importer.Source, format impor
 	if err != nil {
 		t.Fatal(err)
 	}
+	same(t, r)
 	return r
 }
 

@@ -83,6 +83,7 @@ func (c *testCase) importedAsIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	same(t, r)
 	if r.Unfit != "" {
 		t.Errorf("check refuses the policy of the files as they are: %s", r.Unfit)
 	}

@@ -47,6 +47,9 @@ func FuzzImport(f *testing.F) {
 			if err != nil {
 				continue
 			}
+			if r.Differs != "" {
+				t.Errorf("%s\n%v\n%s", r.Differs, r.Lost, r.Policy)
+			}
 			if _, err := policy.Parse("f.yaml", []byte(r.Policy)); err != nil {
 				t.Errorf("%v\n%s", err, r.Policy)
 			}

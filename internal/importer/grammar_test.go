@@ -89,6 +89,7 @@ func TestDropsAreAccountedFor(t *testing.T) {
 // accounted holds that no rule that drops has vanished, and that no rule of the policy is dead.
 func accounted(t *testing.T, r *importer.Result, text string) {
 	t.Helper()
+	same(t, r)
 	d := r.Drops
 	if d.Input != d.Policy+d.Lost+d.Aside {
 		t.Errorf("drops %+v\n%s", d, text)

@@ -17,19 +17,22 @@ type Options struct {
 	Router    bool     // the policy is for packets that are forwarded, too, even if chain FORWARD has no rules
 	Geo       string   // a database (mmdb) of countries, for rules that ask for those
 	ListFiles bool     // large sets become list files
+
+	spoil func(policy string) string // what tests do to the policy before it is compared with the files
 }
 
 // Result is a policy and what there is to say about it.
 type Result struct {
-	Policy string
-	Lists  []List         // to be written beside the policy
-	Rules  int            // in the policy
-	Sets   int            // in the policy
-	Lost   []saved.Remark // what has no equal in the policy
-	Notes  []saved.Remark // what changes no verdict, and the user may want to know
-	Drops  Drops
-	Open   string // why the policy passes everything though the files drop something, or ""
-	Unfit  string // why `check` refuses the policy, and which target has it all the same, or ""
+	Policy  string
+	Lists   []List         // to be written beside the policy
+	Rules   int            // in the policy
+	Sets    int            // in the policy
+	Lost    []saved.Remark // what has no equal in the policy
+	Notes   []saved.Remark // what changes no verdict, and the user may want to know
+	Drops   Drops
+	Open    string // why the policy passes everything though the files drop something, or ""
+	Differs string // that packets have another verdict for no reason that Lost names, or ""
+	Unfit   string // why `check` refuses the policy, and which target has it all the same, or ""
 
 	bytes bool // rules ask for bytes of packets
 }
@@ -90,13 +93,13 @@ func importOnce(ctx context.Context, sources []saved.Source, o Options, less ask
 			break
 		}
 	}
-	r := finish(rs, rep, o, devices, list, exempt, families)
+	r := finish(rs, rep, o, devices, router, list, exempt, families)
 	r.bytes = bytes
 	return r, nil
 }
 
 // finish writes the policy.
-func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, list []flat, exempt untracked, families saved.Family) *Result {
+func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, router bool, list []flat, exempt untracked, families saved.Family) *Result {
 	var sets []*saved.Set
 	if len(rs.Tables) == 0 {
 		sets = slices.DeleteFunc(slices.Clone(rs.Sets), func(s *saved.Set) bool { return !s.IsAddrs() || s.Lists != nil || s.Problem != "" })
@@ -106,6 +109,10 @@ func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, l
 	list, draft.services = separate(list, families, rep)
 	body := draft.fit(draft.write(devices, list, sets, exempt), devices, saved.Place{File: rs.File})
 	r.Unfit = draft.unfit
+	if o.spoil != nil {
+		body = o.spoil(body)
+	}
+	r.Differs = draft.compare(rs, body, devices, router, families, list)
 	for _, s := range rs.Sets {
 		switch {
 		case s.Problem != "" && s.Final == "":
@@ -131,6 +138,9 @@ func head(rs *saved.Ruleset, r *Result) string {
 	}
 	if r.Unfit != "" {
 		fmt.Fprintf(&b, "# CHECK REFUSES IT: %s.\n", oneLine(r.Unfit))
+	}
+	if r.Differs != "" {
+		fmt.Fprintf(&b, "# IT DIFFERS FROM THE FILES: %s.\n", oneLine(r.Differs))
 	}
 	if d := r.Drops; d.Lost > 0 {
 		fmt.Fprintf(&b, "# IT IS MORE OPEN: %d of %d rules that drop have no equal.\n", d.Lost, d.Input)

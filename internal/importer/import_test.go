@@ -47,7 +47,16 @@ func imported(t *testing.T, format importer.Format, sources ...importer.Source) 
 		t.Fatal(err)
 	}
 	lower(t, r)
+	same(t, r)
 	return r
+}
+
+// same holds that a policy has the verdicts of the files, as far as the import has compared them.
+func same(t *testing.T, r *importer.Result) {
+	t.Helper()
+	if r.Differs != "" {
+		t.Errorf("the policy differs from the files: %s\n%v\n%s", r.Differs, r.Lost, r.Policy)
+	}
 }
 
 var ruleName = regexp.MustCompile(`^\{name: [^,]*, `)

@@ -38,8 +38,9 @@ type writer struct {
 	manyHere  *saved.Set
 	own       []*saved.Set // those made of rules
 	current   *flat
-	unfit     string // why no host with XDP takes the policy
-	made      string // the name of the set that was made of the current rule's addresses
+	unfit     string                   // why no host with XDP takes the policy
+	origin    map[string][]saved.Place // of rules, by name
+	made      string                   // the name of the set that was made of the current rule's addresses
 }
 
 // standardOf is the default of a policy with these rules: drop if the last of them drops whatever gets to it.
@@ -54,6 +55,7 @@ func standardOf(list []flat) verdict {
 func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt untracked) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
+	w.origin = map[string][]saved.Place{}
 	for _, s := range all {
 		w.declare(s)
 	}
@@ -123,7 +125,9 @@ func (w *writer) rule(f *flat) {
 	}
 	var words []string
 	if f.name != "" {
-		words = append(words, "name: "+w.ruleNames.unique(f.name))
+		name := w.ruleNames.unique(f.name)
+		w.origin[name] = f.at
+		words = append(words, "name: "+name)
 	}
 	words = append(words, k.is...)
 	if k.not != nil {

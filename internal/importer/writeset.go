@@ -22,9 +22,9 @@ func (w *writer) words(a *saved.AddrSet) (list []string) {
 		list = append(list, "local")
 	}
 	ranges := a.Ranges
-	if a.Local && len(ranges) > 0 && len(saved.Common(ranges, saved.HereBound)) == len(ranges) {
+	if a.Local && allHereBound(ranges) {
 		if w.manyHere == nil {
-			w.manyHere = &saved.Set{Name: "multicast", Entries: entriesOf(saved.Join(saved.HereBound)), Ranges: saved.Join(saved.HereBound)}
+			w.manyHere = &saved.Set{Name: "multicast", Entries: entriesOf(saved.HereBound), Ranges: saved.HereBound}
 		}
 		w.declare(w.manyHere)
 		return append(list, "$"+w.manyHere.Final)
@@ -39,6 +39,13 @@ func (w *writer) words(a *saved.AddrSet) (list []string) {
 		list = append(list, addrWord(r))
 	}
 	return list
+}
+
+// allHereBound reports whether ranges are all of saved.HereBound, or those of one family.
+func allHereBound(ranges []netipx.IPRange) bool {
+	all := saved.HereBound
+	six := slices.IndexFunc(all, func(r netipx.IPRange) bool { return r.From().Is6() })
+	return slices.Equal(ranges, all) || slices.Equal(ranges, all[:six]) || slices.Equal(ranges, all[six:])
 }
 
 // listed is a set of addresses that no set of the input has: a new one, or one that was made for another rule.

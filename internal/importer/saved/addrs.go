@@ -140,5 +140,5 @@ func Common(a, b []netipx.IPRange) []netipx.IPRange {
 
 // HereBound are the addresses of no host to which packets are for this host, too: the last is that of all routers of a link, which a host
 // that forwards has (RFC 4291, 2.6.1; kernel addrconf_join_anycast).
-var HereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")),
-	netipx.RangeOfPrefix(netip.MustParsePrefix("fe80::/128")))
+var HereBound = Join(append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")),
+	netipx.RangeOfPrefix(netip.MustParsePrefix("fe80::/128"))))

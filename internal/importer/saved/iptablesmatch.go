@@ -32,7 +32,7 @@ var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
 	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
 	"ttl--ttl-lt": hops(Below), "hl--hl-lt": hops(Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
 	"rt--rt-type": (*iptablesRuleReader).routing,
-	"mark--mark": mark("-m mark"), "connmark--mark": mark("-m connmark"),
+	"mark--mark":  mark("-m mark"), "connmark--mark": mark("-m connmark"),
 }
 
 func init() {
