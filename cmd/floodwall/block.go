@@ -95,6 +95,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		return in.Block(ctx, f.set, bans)
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
+	defer e.warnLeft(ctx, in)
 	return change.run(ctx, args)
 }
 

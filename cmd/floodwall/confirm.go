@@ -27,6 +27,7 @@ func confirm(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	defer e.warnLeft(ctx, in)
 	kept, err := in.Confirm(ctx)
 	var saved *operate.SavedError
 	if err != nil && !errors.As(err, &saved) {

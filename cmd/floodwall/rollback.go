@@ -27,6 +27,7 @@ func rollback(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	defer e.warnLeft(ctx, in)
 	now, err := in.Rollback(ctx)
 	var saved *operate.SavedError
 	if err != nil && !errors.As(err, &saved) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
@@ -19,7 +20,8 @@ func statusCommand(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
 		Long: "Status shows the policy that runs and what each rule, check and set has counted.\n" +
-			"The exit status is 1 when nothing runs, or when a part of the policy is missing in the kernel.",
+			"The exit status is 1 when nothing runs, when a part of the policy is missing in the kernel, or when rules of another\n" +
+			"policy are left there.",
 		Example: "  floodwall status --json",
 		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
@@ -41,7 +43,7 @@ func status(ctx context.Context, e *env, all bool) error {
 	if e.JSON {
 		return firstError(e.PrintJSON(s), wholeOr(s))
 	}
-	for _, w := range append(slices.Clone(s.Open), s.Warnings...) {
+	for _, w := range slices.Concat(s.Open, s.Leftovers, s.Warnings) {
 		e.Warning(w)
 	}
 	if len(s.Open) > 0 {
@@ -94,15 +96,22 @@ func status(ctx context.Context, e *env, all bool) error {
 	return wholeOr(s)
 }
 
+// warnLeft warns of rules in netfilter that decide, and that no policy in force has.
+func (e *env) warnLeft(ctx context.Context, in operate.Host) {
+	for _, text := range in.Leftovers(ctx) {
+		e.Warning(text)
+	}
+}
+
 // flowsLine says how full the table of flows is whose replies pass.
 func flowsLine(r *control.ReplyFlowStatus) string {
 	return fmt.Sprintf("%s, capacity %s, %s displaced, %s refused",
 		wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced), wording.Count(r.Refused))
 }
 
-// wholeOr is the exit status: it fails when something is open.
+// wholeOr is the exit status: it fails when something is open, or decides that is no part of the policy.
 func wholeOr(s *control.Status) error {
-	if len(s.Open) > 0 {
+	if len(s.Open)+len(s.Leftovers) > 0 {
 		return cli.ErrFailed
 	}
 	return nil

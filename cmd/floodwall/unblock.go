@@ -63,5 +63,6 @@ func unblock(ctx context.Context, e *env, args []string, f unblockFlags) error {
 		change.add(1, owned, operate.Terms{})
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
+	defer e.warnLeft(ctx, in)
 	return change.run(ctx, args)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -88,7 +89,7 @@ func managers(ctx context.Context, h *host) (found []Finding) {
 		found = append(found, m.judge(rules, units))
 	}
 	ours := rules.ownTables()
-	return append(found, nftablesService(h, units, ours), persistentRules(h, units, ours))
+	return append(found, nftablesService(h, units, ours), persistentRules(h, units, ours), savedFiles(h))
 }
 
 func (m manager) judge(r *ruleset, units map[string]unit) Finding {
@@ -215,5 +216,19 @@ func persistentRules(h *host, units map[string]unit, ours own) Finding {
 	if ours.iptables {
 		f.Severity = Warning
 	}
-	return f.advice("use the targets xdp or nftables beside it; or save again (`netfilter-persistent save`) after each `floodwall apply`")
+	return f.advice("use the targets xdp or nftables beside it; after it `floodwall repair` puts the chains back, as `floodwall daemon` does by itself")
+}
+
+// savedFiles warns of saved rules that hold some of Floodwall's, which only a policy can bring back.
+func savedFiles(h *host) Finding {
+	f := Finding{ID: "saved-files", Severity: Warning, Evidence: "no file of saved rules holds some of Floodwall's"}
+	files := boot.SavedWithOwn(h.root)
+	if files == nil {
+		return f.healthy()
+	}
+	f.Evidence = "rules of Floodwall are in " + strings.Join(files, ", ")
+	f.Cost = "when it is restored, a table of nftables decides as an earlier policy did, and iptables-restore refuses a file without the ipsets that it " +
+		"names, with all other rules in it"
+	return f.command(strings.Replace(boot.LeaveOut, "sed ", "sed -i ", 1) + " " + strings.Join(files, " ")).note(
+		"save through the same filter from now on: `iptables-save | " + boot.LeaveOut + "`")
 }

@@ -41,6 +41,10 @@ func notLoaded(err error, dir string) Finding {
 		ID: "floodwall", Severity: Note, Evidence: "no policy is loaded (" + dir + ")",
 		Cost: "nothing of Floodwall filters this host",
 	}
+	if left := new(control.UnownedError); errors.As(err, &left) {
+		f.Severity, f.Evidence, f.Cost = Problem, fmt.Sprintf("%v (%s)", err, dir), "rules of an earlier policy decide"
+		return f.command("floodwall unload")
+	}
 	if err != datapath.ErrNotLoaded {
 		f.Severity, f.Evidence = Problem, fmt.Sprintf("%v (%s)", err, dir)
 		return f.command("floodwall repair")
@@ -98,6 +102,10 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 	found := []Finding{f}
 	for _, o := range s.Open {
 		found = append(found, judgeOpen(o))
+	}
+	for _, l := range s.Leftovers {
+		f := Finding{ID: "floodwall-left", Severity: Problem, Evidence: l + " (from floodwall status)", Cost: "packets may be dropped that the policy passes"}
+		found = append(found, f.command("floodwall repair"))
 	}
 	for _, w := range s.Warnings {
 		found = append(found, h.judgeWarning(w, s.Policy))

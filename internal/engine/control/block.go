@@ -114,7 +114,7 @@ func changeIn(ctx context.Context, l *generation.Live, g *generation.Generation,
 func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Blocked, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
-		return nil, err
+		return nil, in.notLoaded(ctx, err)
 	}
 	defer l.Close()
 	g := l.Generations[0]

@@ -2,6 +2,9 @@ package control
 
 import (
 	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
@@ -15,22 +18,30 @@ func (in Instance) LateTable() string { return in.namePrefix() + "late" }
 
 // LateDevices are the devices that the table keeps closed.
 func (in Instance) LateDevices(ctx context.Context) ([]string, error) {
+	if there, err := netfilter.HasTable(in.LateTable()); !there || err != nil {
+		return nil, orNoRight(err)
+	}
 	n, err := netfilter.FindNft(ctx)
 	if err != nil {
-		return nil, nil // there is no such table without nft
+		return nil, err
 	}
 	return n.InputDevices(ctx, in.LateTable())
 }
 
 // OpenLate removes the table, as when the policy is in force on the devices. It reports whether there was anything to end.
 func (in Instance) OpenLate(ctx context.Context) (opened bool, err error) {
-	devices, err := in.LateDevices(ctx)
-	if devices == nil || err != nil {
-		return false, err
+	there, err := netfilter.HasTable(in.LateTable())
+	if !there || err != nil {
+		return false, orNoRight(err)
 	}
-	n, err := netfilter.FindNft(ctx)
-	if err == nil {
-		err = n.Remove(ctx, in.LateTable())
-	}
+	err = new(netfilter.Nft).Remove(ctx, in.LateTable())
 	return err == nil, err
+}
+
+// orNoRight is nil for the error that this process may not ask the kernel.
+func orNoRight(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
 }

@@ -15,7 +15,8 @@ const readWait = 300 * time.Millisecond
 
 // reading runs fn on the policy that runs. No change happens meanwhile, unless fn takes long. It returns datapath.ErrNotLoaded if nothing
 // runs.
-func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error) error {
+func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error) (err error) {
+	defer func() { err = in.notLoaded(ctx, err) }()
 	state, err := datapath.OpenState(in.Dir, false)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error)
 
 // change runs fn under the lock, on the policy that runs. It returns datapath.ErrNotLoaded if nothing runs.
 func (in Instance) change(ctx context.Context, fn func(*transaction) error) error {
-	return in.locked(ctx, func(state *datapath.State) error {
+	err := in.locked(ctx, func(state *datapath.State) error {
 		l, err := generation.Open(ctx, state)
 		if err != nil {
 			return err
@@ -50,6 +51,7 @@ func (in Instance) change(ctx context.Context, fn func(*transaction) error) erro
 		}
 		return fn(t)
 	})
+	return in.notLoaded(ctx, err)
 }
 
 // locked runs fn with the lock. It returns datapath.ErrNotLoaded when there is no state.

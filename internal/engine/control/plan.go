@@ -90,5 +90,8 @@ func (t *transaction) record(context.Context) error {
 	t.note(t.in.settingsWaitFor(m))
 	t.notes = append(t.notes, portsOf(m)...)
 	t.warnStrict()
+	if t.move == nil {
+		t.warnSaved()
+	}
 	return t.remember()
 }

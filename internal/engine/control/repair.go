@@ -19,6 +19,7 @@ type Repaired struct {
 	Rulesets []RepairedRuleset `json:"netfilter"`
 	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
 	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
+	Removed  []string          `json:"removed,omitempty"` // rulesets that belonged to no policy in force
 	Missed   []string          `json:"missed,omitempty"`  // what of the policy does not filter devices that are ports of a bridge, and the remedy
 }
 
@@ -36,7 +37,7 @@ type RepairedRuleset struct {
 }
 
 // Any reports whether anything was put back.
-func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets) > 0 }
+func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets)+len(r.Removed) > 0 }
 
 // String says what was put back.
 func (r *Repaired) String() string {
@@ -50,6 +51,9 @@ func (r *Repaired) String() string {
 	}
 	for _, p := range r.Rulesets {
 		texts = append(texts, fmt.Sprintf("%s is whole again in netfilter, where this had changed: %s", p.Name, p.Cause))
+	}
+	for _, name := range r.Removed {
+		texts = append(texts, name+" removed from netfilter: no policy in force has it")
 	}
 	return strings.Join(texts, "; ")
 }
@@ -91,7 +95,7 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		r = t.repaired
 		return err
 	})
-	return r, err
+	return r, in.notLoaded(ctx, err)
 }
 
 // repairDevices gives devices the programs that they lack.
@@ -154,6 +158,11 @@ func (t *transaction) repairRulesets(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
+	removed, err := t.in.removeHeld(ctx, owned(t.live, t.now)...)
+	for _, h := range removed {
+		t.repaired.Removed = append(t.repaired.Removed, h.String())
+	}
+	errs = append(errs, err)
 	if len(t.repaired.Rulesets) > 0 { // conntrack may not have looked at what began without them
 		errs = append(errs, trackConnected(t.manifest))
 	}

@@ -33,13 +33,10 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest,
 }
 
 // Retained is the table that is left in nftables for connections that SYNPROXY began, "" when none is. It decides nothing.
-func (in Instance) Retained(ctx context.Context) (table string, err error) {
-	n, err := netfilter.FindNft(ctx)
-	if err != nil {
-		return "", nil // there is no such table without nft
-	}
-	if _, err := n.Counters(ctx, in.proxyTable()); err != nil {
-		return "", netfilter.UnlessAbsent(err)
+func (in Instance) Retained(context.Context) (table string, err error) {
+	there, err := netfilter.HasTable(in.proxyTable())
+	if !there || err != nil {
+		return "", orNoRight(err)
 	}
 	return in.proxyTable(), nil
 }
@@ -53,10 +50,7 @@ func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) 
 	if proxied, err := facts.HasProxied(); proxied || err != nil {
 		return false, err
 	}
-	n, err := netfilter.FindNft(ctx)
-	if err == nil {
-		err = n.Remove(ctx, table)
-	}
+	err = new(netfilter.Nft).Remove(ctx, table)
 	return err == nil, err
 }
 

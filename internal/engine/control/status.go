@@ -53,6 +53,8 @@ type Status struct {
 
 	Open     []string `json:"open,omitempty"` // what the kernel lacks of the policy: packets may pass that it drops
 	Warnings []string `json:"warnings,omitempty"`
+
+	Leftovers []string `json:"leftovers,omitempty"` // rulesets that decide, too, and belong to no policy in force: packets may be dropped that it passes
 }
 
 // TrialStatus is that of a policy that has not been confirmed.
@@ -150,7 +152,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 		s.Trial = &TrialStatus{l.Trial.Left.Seconds(), l.Trial.Old}
 	}
 	s.devices(l)
-	if err := s.whole(ctx, l, g); err != nil {
+	if err := s.whole(ctx, in, l, g); err != nil {
 		return nil, err
 	}
 	if s.Repairs, err = generation.ReadRepairs(l.State, g.Number); err != nil {

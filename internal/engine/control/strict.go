@@ -2,9 +2,14 @@ package control
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
@@ -18,6 +23,18 @@ func (t *transaction) warnStrict() {
 	if !facts.Tracks() {
 		t.note("conntrack has no connections yet, so those that stand with protected services behind this host will " +
 			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
+	}
+}
+
+// warnSaved adds notes on saved rules: those that hold some of this program, and what saving does from the first policy for iptables on.
+func (t *transaction) warnSaved() {
+	if files := boot.SavedWithOwn(os.DirFS("/")); files != nil {
+		t.note(fmt.Sprintf("rules of Floodwall are in %s, which cannot be restored at boot as they are: `floodwall doctor` has the command that takes them out",
+			strings.Join(files, ", ")))
+	}
+	if t.target == plan.TargetIptables && (t.now == nil || t.now.Manifest.Target != plan.TargetIptables) {
+		t.note("from now on iptables-save prints chains of Floodwall, too, and iptables-restore refuses them without their ipsets, with all other rules: " +
+			"save by `iptables-save | " + boot.LeaveOut + "`, and ip6tables-save likewise")
 	}
 }
 

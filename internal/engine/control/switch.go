@@ -18,12 +18,30 @@ import (
 // ruleset becomes inert after that time, and the previous policy is in force again.
 const handOver = 30 * time.Second
 
-// prepare finds the tools, and removes remains of applies that died.
+// prepare finds the tools, and removes remains: of applies that died, and whatever else has the instance's names in the kinds that are
+// used. What else there is decides until the new policy does; without a program to remove it, the change ends here.
 func (t *transaction) prepare(ctx context.Context) error {
 	t.rulesets, t.old = t.manifest.AllRulesets(), rulesetsOf(t.base)
 	used := map[netfilter.Kind]bool{}
 	for _, p := range slices.Concat(t.rulesets, t.running()) {
 		used[p.Kind] = true
+	}
+	left, err := t.in.held(owned(t.live))
+	if err != nil {
+		return err
+	}
+	if err := netfilter.Removable(left); err != nil {
+		return &UnownedError{left, err}
+	}
+	var now []netfilter.Held
+	for _, h := range left {
+		if used[h.Kind] {
+			now = append(now, h)
+		}
+	}
+	t.saidRemoved(ctx, now)
+	if err := netfilter.RemoveHeld(ctx, now); err != nil {
+		return &UnownedError{now, err}
 	}
 	for k := range used {
 		tool, err := t.live.Tool(ctx, k)
@@ -35,6 +53,30 @@ func (t *transaction) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// saidRemoved notes which rulesets are removed that decide, and that no policy in force has.
+func (t *transaction) saidRemoved(ctx context.Context, list []netfilter.Held) {
+	for _, h := range list {
+		if h.Decides(ctx) {
+			t.note(fmt.Sprintf("netfilter held %s, which no policy in force has: it is removed; saved rules that were restored leave such", h))
+		}
+	}
+}
+
+// removeLeft removes what else is in netfilter with the instance's names, now that the new policy decides.
+func (t *transaction) removeLeft(ctx context.Context) error {
+	keep := append(owned(t.live), t.rulesets...)
+	if t.manifest.TemporaryRuleset != nil {
+		keep = append(keep, t.manifest.TemporaryRuleset)
+	}
+	list, err := t.in.held(keep)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	t.saidRemoved(ctx, list)
+	_, err = t.in.removeHeld(ctx, keep...)
+	return err
 }
 
 // running are the rulesets of all that runs.

@@ -198,13 +198,10 @@ func (in Instance) temporaryPrefix(k netfilter.Kind) string {
 	return strings.TrimSuffix(in.prefixOf(k), "-") + map[netfilter.Kind]string{netfilter.KindNft: "t-", netfilter.KindIptables: "T-"}[k]
 }
 
-// cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep. Without its tool a kind has none.
+// cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep.
 func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err error) {
 	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
-		if t, missing := netfilter.FindTool(ctx, k); missing == nil {
-			_, failed := t.Clean(ctx, in.temporaryPrefix(k), keep...)
-			err = errors.Join(err, failed)
-		}
+		err = errors.Join(err, cleanOf(ctx, k, in.temporaryPrefix(netfilter.KindNft), in.temporaryPrefix(k), keep))
 	}
 	return err
 }

@@ -158,9 +158,7 @@ func (t *transaction) endedRecord(ctx context.Context, r *datapath.Record) (bool
 func (t *transaction) cleanRulesets(ctx context.Context) error {
 	var errs []error
 	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
-		if _, err := t.live.Tool(ctx, k); err == nil {
-			errs = append(errs, t.in.clean(ctx, k, namesOf(t.running())...))
-		}
+		errs = append(errs, t.in.clean(ctx, k, namesOf(t.running())...))
 	}
 	return errors.Join(errs...)
 }

@@ -10,32 +10,33 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Unload removes everything: programs on devices, rulesets in netfilter, the table that keeps late devices closed, and the state.
+// Unload removes everything: rulesets in netfilter, of whatever generation, programs on devices, the table that keeps late devices closed, and
+// the state. When a ruleset cannot be removed, programs and state stay, so that no command forgets what still decides.
 // Connections that SYNPROXY began go on: while there are any, a table is left that decides nothing (Retained). It returns
 // datapath.ErrNotLoaded if there was nothing.
 func (in Instance) Unload(ctx context.Context) error {
 	err := in.locked(ctx, func(state *datapath.State) error {
-		kinds, err := in.kinds(ctx, state)
-		if err != nil {
-			return err
-		}
 		if err := in.endings(ctx, state); err != nil {
 			return err
 		}
-		_, err = in.releaseProxy(ctx)
-		errs := []error{err}
-		for _, k := range kinds {
-			errs = append(errs, in.clean(ctx, k))
+		_, err := in.releaseProxy(ctx)
+		_, failed := in.removeHeld(ctx)
+		if err := errors.Join(err, failed); err != nil {
+			return err
 		}
-		return errors.Join(append(errs, in.cleanTemporary(ctx), strictFor(state), state.Unload())...)
+		return errors.Join(strictFor(state), state.Unload())
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
+		removed, failed := in.removeHeld(ctx)  // that nothing knows of
 		released, left := in.releaseProxy(ctx) // of an unload before
 		opened, late := in.OpenLate(ctx)
-		if (released || opened) && errors.Join(left, late) == nil {
+		if (released || opened || removed != nil) && errors.Join(failed, left, late) == nil {
 			return nil
 		}
-		return errors.Join(err, left, late)
+		if failed != nil {
+			err = nil // something is loaded
+		}
+		return errors.Join(err, failed, left, late)
 	}
 	_, late := in.OpenLate(ctx)
 	return errors.Join(err, late, in.forgetEnded())
@@ -60,37 +61,31 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	return errors.Join(err, in.retainProxy(ctx, l.Manifests(), nil))
 }
 
-// kinds are the tools that may have rulesets of the instance: those that a manifest names, and those that are installed, because an apply
-// that died may leave rulesets that no manifest names.
-func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]netfilter.Kind, error) {
-	named := map[netfilter.Kind]bool{}
-	l, err := generation.Open(ctx, state)
-	switch {
-	case err == nil:
-		for _, g := range l.All() {
-			for _, p := range l.Rulesets(g) {
-				named[p.Kind] = true
-			}
-		}
-		l.Close()
-	case !errors.Is(err, datapath.ErrNotLoaded):
-		return nil, err
-	}
-	var list []netfilter.Kind
-	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
-		if _, err := netfilter.FindTool(ctx, k); err == nil || named[k] {
-			list = append(list, k)
-		}
-	}
-	return list, nil
+// clean removes all rulesets of a kind that the instance has, but for those to keep. Where the kernel holds none, no program is asked.
+func (in Instance) clean(ctx context.Context, k netfilter.Kind, keep ...string) error {
+	return cleanOf(ctx, k, in.namePrefix(), in.prefixOf(k), keep)
 }
 
-// clean removes all rulesets of a kind that the instance has, but for those to keep.
-func (in Instance) clean(ctx context.Context, k netfilter.Kind, keep ...string) error {
-	t, err := netfilter.FindTool(ctx, k)
+// cleanOf is clean for the rulesets whose names begin with a prefix, as it is in nftables, and in the kind.
+func cleanOf(ctx context.Context, k netfilter.Kind, prefix, ofKind string, keep []string) error {
+	list, err := netfilter.ListHeld(prefix)
 	if err != nil {
 		return err
 	}
-	_, err = t.Clean(ctx, in.prefixOf(k), keep...)
+	there := false
+	for _, h := range list {
+		there = there || h.Kind == k
+	}
+	if !there {
+		return nil
+	}
+	t, err := netfilter.FindTool(ctx, k)
+	if err != nil && k == netfilter.KindNft {
+		t, err = netfilter.NftWithout(err), nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.Clean(ctx, ofKind, keep...)
 	return err
 }

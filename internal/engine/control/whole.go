@@ -7,10 +7,11 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // whole finds the parts of the policy in force that the kernel lacks: packets may pass that the policy drops.
-func (s *Status) whole(ctx context.Context, l *generation.Live, g *generation.Generation) error {
+func (s *Status) whole(ctx context.Context, in Instance, l *generation.Live, g *generation.Generation) error {
 	if g.Program != nil {
 		lacks, err := l.State.Lacking(g.Manifest.Devices, g.Number)
 		if err != nil {
@@ -32,6 +33,13 @@ func (s *Status) whole(ctx context.Context, l *generation.Live, g *generation.Ge
 	for _, text := range portsOf(g.Manifest) {
 		s.open("%s", text)
 	}
+	left, err := in.deciding(ctx, l)
+	if err != nil {
+		return err
+	}
+	for _, h := range left {
+		s.Leftovers = append(s.Leftovers, leftoverText(h))
+	}
 	if l.Trial != nil {
 		return nil // what guards the trial is in netfilter too
 	}
@@ -41,7 +49,12 @@ func (s *Status) whole(ctx context.Context, l *generation.Live, g *generation.Ge
 			err = t.Verify(ctx, p)
 		}
 		if err != nil {
-			s.open("netfilter: %v: somebody has changed it", strings.ReplaceAll(err.Error(), "\n", "; "))
+			text := strings.ReplaceAll(err.Error(), "\n", "; ")
+			if netfilter.Unread(err) {
+				s.open("netfilter: whether it is whole is not known: %s", text)
+				continue
+			}
+			s.open("netfilter: %s: somebody has changed it", text)
 		}
 	}
 	return nil

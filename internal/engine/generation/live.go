@@ -202,12 +202,15 @@ func (l *Live) Rulesets(g *Generation) []*netfilter.Ruleset {
 	return g.Manifest.Rulesets
 }
 
-// Tool finds a tool of netfilter, once.
+// Tool finds a tool of netfilter, once. That of nftables is there without its program: what the program is not asked goes on.
 func (l *Live) Tool(ctx context.Context, k netfilter.Kind) (netfilter.Tool, error) {
 	if t, ok := l.Tools[k]; ok {
 		return t, nil
 	}
 	t, err := netfilter.FindTool(ctx, k)
+	if err != nil && k == netfilter.KindNft && ctx.Err() == nil {
+		t, err = netfilter.NftWithout(err), nil
+	}
 	if err == nil {
 		l.Tools[k] = t
 	}

@@ -296,7 +296,7 @@ func (b *bench) ruleset() []string {
 // passed is how many packets have come through, by port; 0 are those of sent.
 func (b *bench) passed() (ports [5]uint64) {
 	b.Helper()
-	counts, err := (&Nft{tool: tool{"nft", "/usr/sbin/nft"}}).Counters(context.Background(), "watch")
+	counts, err := (&Nft{tool: tool{name: "nft", path: "/usr/sbin/nft"}}).Counters(context.Background(), "watch")
 	if err != nil {
 		b.Fatal(err)
 	}

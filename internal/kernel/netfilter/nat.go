@@ -36,8 +36,7 @@ func oldNAT() (bool, error) {
 // oldTable reports whether the older iptables has a table, for a version of IP. To ask the tool would make the table. Only
 // root may read their names, whatever capabilities others have: for those a table counts as there, so that none is missed.
 func oldTable(version, table string) (bool, error) {
-	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version]
-	names, err := os.ReadFile(sockets.ProcFile(file))
+	names, err := os.ReadFile(oldNames(version))
 	if errors.Is(err, os.ErrPermission) {
 		return true, nil
 	}
@@ -45,6 +44,11 @@ func oldTable(version, table string) (bool, error) {
 		return false, fmt.Errorf("tables of iptables: %w", err)
 	}
 	return slices.Contains(strings.Fields(string(names)), table), nil
+}
+
+// oldNames is the file with the names of the tables of the older iptables.
+func oldNames(version string) string {
+	return sockets.ProcFile(map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version])
 }
 
 // Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.

@@ -69,6 +69,13 @@ func FindTool(ctx context.Context, k Kind) (Tool, error) {
 	return Tool{t, t, x, x}, err
 }
 
+// NftWithout is nftables without the program, as broken says: it tells what decides, counts and removes. All else fails with broken.
+func NftWithout(broken error) Tool {
+	n := &Nft{tool: tool{name: "nft", broken: broken}}
+	t := nftTool{n}
+	return Tool{t, t, n, n}
+}
+
 type nftTool struct{ *Nft }
 
 func (p *Ruleset) table() Table {

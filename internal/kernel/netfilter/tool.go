@@ -25,7 +25,10 @@ const toolLimit = 2 * time.Minute
 const OutputLimit = 20 * time.Second
 
 // tool is a program of the system.
-type tool struct{ name, path string }
+type tool struct {
+	name, path string
+	broken     error // why it does not run; nil: as far as is known it does
+}
 
 // MissingError says that a tool is not installed.
 type MissingError struct{ Tool, Package string }
@@ -43,11 +46,11 @@ var adminDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 // find looks for a program in the path and in adminDirs.
 func find(name, pkg string) (tool, error) {
 	if path, err := exec.LookPath(name); err == nil {
-		return tool{name, path}, nil
+		return tool{name: name, path: path}, nil
 	}
 	for _, dir := range adminDirs {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return tool{name, path}, nil
+			return tool{name: name, path: path}, nil
 		}
 	}
 	return tool{}, &MissingError{Tool: name, Package: pkg}
@@ -56,6 +59,9 @@ func find(name, pkg string) (tool, error) {
 // run runs the tool on this input and returns its output. The input is complete before the tool starts: a script that
 // ends where its writer was killed could have a meaning of its own.
 func (t tool) run(ctx context.Context, input string, args ...string) (string, error) {
+	if t.broken != nil {
+		return "", t.broken
+	}
 	stdin, err := memory(input)
 	if err != nil {
 		return "", fmt.Errorf("input of %s: %w", t.name, err)
@@ -111,6 +117,11 @@ func (e *ToolError) Error() string {
 
 // Unwrap is how the tool ended.
 func (e *ToolError) Unwrap() error { return e.Err }
+
+// Unread reports whether an error is of a program: it is missing, or it failed. What the kernel holds is not known then.
+func Unread(err error) bool {
+	return errors.As(err, new(*ToolError)) || errors.As(err, new(*MissingError))
+}
 
 // IsFull reports whether the kernel refused an entry because its set has no space. In nftables, entries that have expired take space
 // until the kernel collects them, about every second.

@@ -1,0 +1,247 @@
+package netfilter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Held is what the kernel holds of a generation, by its name. The kernel itself is asked: what a program cannot list is found, and what
+// the other kind of iptables made, too.
+type Held struct {
+	Kind   Kind
+	Name   string
+	chains []heldChain
+	sets   []string // of ipset
+}
+
+// heldChain says where chains of a generation of iptables are.
+type heldChain struct {
+	version, table string
+	older          bool // kind of iptables
+}
+
+// String names it as a person would look for it.
+func (h Held) String() string {
+	switch {
+	case h.Kind == KindNft:
+		return "table inet " + h.Name
+	case len(h.chains) == 0:
+		return "the ipsets " + setsPrefix(h.Name) + "*"
+	case slices.ContainsFunc(h.chains, func(c heldChain) bool { return c.older }):
+		return "the chains " + h.Name + "-* of iptables-legacy"
+	}
+	return "the chains " + h.Name + "-* of iptables"
+}
+
+// ListHeld lists what the kernel holds of generations whose names are prefix and a number, in capitals for iptables. What may not be asked for
+// want of a right is not found.
+func ListHeld(prefix string) (list []Held, err error) {
+	tables, err := new(Nft).Tables(context.Background(), prefix)
+	for _, name := range tables {
+		list = append(list, Held{Kind: KindNft, Name: name})
+	}
+	for _, find := range []func(string, func(string) *Held) error{heldSets, heldChains, heldOlderChains} {
+		failed := find(prefix, func(name string) *Held {
+			i := slices.IndexFunc(list, func(h Held) bool { return h.Kind == KindIptables && h.Name == name })
+			if i < 0 {
+				i, list = len(list), append(list, Held{Kind: KindIptables, Name: name})
+			}
+			return &list[i]
+		})
+		err = errors.Join(err, failed)
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, os.ErrPermission) {
+		err = nil
+	}
+	return list, err
+}
+
+// generationOf is the generation of iptables that a chain or a set belongs to, by the beginning of its name, or "".
+func generationOf(name, prefix string) string {
+	number, ok := strings.CutPrefix(strings.ToUpper(name), strings.ToUpper(prefix))
+	number, _, _ = strings.Cut(number, "-")
+	if !ok || numbered([]string{prefix + number}, prefix, nil) == nil {
+		return ""
+	}
+	return strings.ToUpper(prefix) + number
+}
+
+// heldSets finds ipsets. A kernel that has not loaded them has none, and is not made to.
+func heldSets(prefix string, of func(string) *Held) error {
+	if _, err := os.Stat("/sys/module"); err == nil {
+		if _, err := os.Stat("/sys/module/ip_set"); err != nil {
+			return nil
+		}
+	}
+	names, err := ipsetNames()
+	for _, set := range names {
+		if name := generationOf(set, prefix); name != "" && strings.HasPrefix(set, prefix) {
+			h := of(name)
+			h.sets = append(h.sets, set)
+		}
+	}
+	return err
+}
+
+// heldChains finds chains of iptables that is made of nftables.
+func heldChains(prefix string, of func(string) *Held) error {
+	for version, family := range map[string]uint8{"4": unix.NFPROTO_IPV4, "6": unix.NFPROTO_IPV6} {
+		list, err := dumpNft(unix.NFT_MSG_GETCHAIN, family)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			chain, table := c.text(unix.NFTA_CHAIN_NAME), c.text(unix.NFTA_CHAIN_TABLE)
+			if name := generationOf(chain, prefix); name != "" && strings.HasPrefix(chain, name) && slices.Contains(iptablesTables, table) {
+				of(name).add(heldChain{version: version, table: table})
+			}
+		}
+	}
+	return nil
+}
+
+// heldOlderChains finds chains of the older iptables. A chain begins with an entry that has its name, behind a byte of another
+// meaning, and ends it with a 0 (struct xt_error_target of uapi/linux/netfilter/x_tables.h).
+func heldOlderChains(prefix string, of func(string) *Held) error {
+	for _, version := range []string{"4", "6"} {
+		names, err := os.ReadFile(oldNames(version))
+		if err != nil { // no such iptables; or it is only for root to know
+			continue
+		}
+		for _, table := range strings.Fields(string(names)) {
+			if !slices.Contains(iptablesTables, table) {
+				continue
+			}
+			rules, err := oldRules(version, table)
+			if err != nil {
+				return err
+			}
+			for rest := rules; ; {
+				at := bytes.Index(rest, []byte(strings.ToUpper(prefix)))
+				if at < 0 {
+					break
+				}
+				rest = rest[at:]
+				if name := generationOf(unix.ByteSliceToString(rest), prefix); name != "" {
+					of(name).add(heldChain{version: version, table: table, older: true})
+				}
+				rest = rest[1:]
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Held) add(c heldChain) {
+	if !slices.Contains(h.chains, c) {
+		h.chains = append(h.chains, c)
+	}
+}
+
+// Decides reports whether packets are subject to it, as far as that is known.
+func (h Held) Decides(ctx context.Context) bool {
+	if h.Kind == KindNft {
+		_, state, err := new(Nft).Trial(ctx, h.Name)
+		return err != nil || state.Decides()
+	}
+	if len(h.chains) == 0 {
+		return false
+	}
+	trial := guardSet(h.Name, iptablesTrial, &family{version: h.chains[0].version})
+	ipset, err := find("ipset", "ipset")
+	if err != nil || !slices.Contains(h.sets, trial) {
+		return true
+	}
+	_, there, err := (&Iptables{ipset: ipset}).left(ctx, trial)
+	return there || err != nil
+}
+
+// Removable returns an error when a program is missing that RemoveHeld takes. Tables of nftables take none.
+func Removable(list []Held) error {
+	_, _, err := removers(list)
+	return err
+}
+
+// RemoveHeld removes all of it: of iptables each generation by the kind that made it.
+func RemoveHeld(ctx context.Context, list []Held) error {
+	for _, h := range list {
+		if h.Kind == KindNft {
+			if err := removeNftTable(h.Name); err != nil {
+				return err
+			}
+		}
+	}
+	families, ipset, err := removers(list)
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		for _, h := range list {
+			if h.Kind != KindIptables {
+				continue
+			}
+			if err := f.remove(ctx, h.Name); err != nil {
+				return fmt.Errorf("removing %s: %w", h, err)
+			}
+		}
+	}
+	for _, h := range list {
+		if err := ipset.destroy(ctx, h.sets); err != nil {
+			return fmt.Errorf("removing the ipsets %s*: %w", setsPrefix(h.Name), err)
+		}
+	}
+	return nil
+}
+
+// removers are what removes generations of iptables: each kind and family that has chains of them, and what removes sets.
+func removers(list []Held) (families []*family, ipset *Iptables, err error) {
+	ipset = new(Iptables)
+	made := map[heldChain]bool{}
+	var errs []error
+	for _, h := range list {
+		if len(h.sets) > 0 && ipset.ipset.path == "" {
+			ipset.ipset, err = find("ipset", "ipset")
+			errs = append(errs, err)
+		}
+		for _, c := range h.chains {
+			if c.table = ""; made[c] {
+				continue
+			}
+			made[c] = true
+			f, err := familyOf(c)
+			families, errs = append(families, f), append(errs, err)
+		}
+	}
+	return families, ipset, errors.Join(errs...)
+}
+
+// familyOf is iptables of the kind that made chains.
+func familyOf(c heldChain) (*family, error) {
+	name := map[string]string{"4": "iptables", "6": "ip6tables"}[c.version]
+	kind := name + "-nft"
+	if c.older {
+		kind = name + "-legacy"
+	}
+	f := &family{version: c.version}
+	var missing error
+	for _, n := range []string{kind, name} {
+		var errs [2]error
+		f.restore, errs[0] = find(n+"-restore", "iptables")
+		f.save, errs[1] = find(n+"-save", "iptables")
+		err := errors.Join(errs[:]...)
+		if err == nil && (n == kind || f.older() == c.older) {
+			return f, nil
+		}
+		if missing == nil {
+			missing = &MissingError{Tool: n + "-restore", Package: "iptables"}
+		}
+	}
+	return nil, missing
+}
