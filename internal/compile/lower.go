@@ -243,8 +243,8 @@ func (l *lowering) localSet() int {
 	return l.local
 }
 
-// maxLocal is the largest number of a host's own addresses.
-const maxLocal = 4096
+// maxLocal is the largest number of a host's own addresses and prefixes. A node of Kubernetes has one for each service.
+const maxLocal = 65536
 
 func (l *lowering) dynamicSets() int {
 	n := 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/internal/os/periodic"
@@ -49,7 +50,7 @@ type watcher struct {
 
 // Watch keeps up with the host until ctx ends. It
 //   - puts back what others remove of the policy in force (Repair);
-//   - enters the host's own addresses into the set `local` of the XDP program as they change, and the Ethernet addresses of its devices:
+//   - enters the host's own addresses and local routes into the set `local` of the XDP program as they change, and the Ethernet addresses of its devices:
 //     netfilter asks the kernel;
 //   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
 //   - gives protections a new key for cookies every hour;
@@ -129,19 +130,18 @@ func serialized(fn func(Event)) func(Event) {
 
 // follow keeps up with the host's addresses, devices and with trials until ctx ends.
 func (w *watcher) follow(ctx context.Context) error {
-	updates := make(chan netlink.AddrUpdate, 64)
+	local, err := facts.FollowLocal(ctx)
+	if err != nil {
+		return err
+	}
 	lost := make(chan error, 1)
-	options := netlink.AddrSubscribeOptions{ErrorCallback: func(err error) {
+	links := make(chan netlink.LinkUpdate, 64)
+	linkOptions := netlink.LinkSubscribeOptions{ErrorCallback: func(err error) {
 		select {
 		case lost <- err:
 		default:
 		}
 	}}
-	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
-		return fmt.Errorf("watching own addresses: %w", err)
-	}
-	links := make(chan netlink.LinkUpdate, 64)
-	linkOptions := netlink.LinkSubscribeOptions{ErrorCallback: options.ErrorCallback}
 	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), linkOptions); err != nil {
 		return fmt.Errorf("watching devices: %w", err)
 	}
@@ -164,9 +164,12 @@ func (w *watcher) follow(ctx context.Context) error {
 			if ctx.Err() != nil { // its end closes the socket, too
 				return nil
 			}
-			return fmt.Errorf("watching own addresses: %w", err)
-		case _, open := <-updates:
-			if !open {
+			return fmt.Errorf("watching devices: %w", err)
+		case _, open := <-local:
+			switch {
+			case !open && ctx.Err() == nil:
+				return errors.New("watching local routes: the socket of netlink has ended")
+			case !open:
 				return nil
 			}
 			if due == nil {

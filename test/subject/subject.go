@@ -273,17 +273,13 @@ func (s *Subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 	sets, release := OpenDynamic(t, p)
 	defer release()
 	for set, number := range x.Dynamic {
-		var own []netip.Addr
 		for _, prefix := range s.Members[set] {
 			if err := sets.Sets[number].Insert(addrs.Entry{Prefix: prefix}, 1); err != nil {
 				t.Fatal(err)
 			}
-			if prefix.IsSingleIP() {
-				own = append(own, prefix.Addr())
-			}
 		}
 		if s.Program.Sets[set].Dynamic.Local {
-			sets.ShowOwn(own)
+			sets.ShowOwn(s.Members[set])
 		}
 	}
 }

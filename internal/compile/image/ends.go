@@ -13,7 +13,7 @@ import (
 // Ends are what a host has and answers to.
 type Ends struct {
 	MACs       []net.HardwareAddr // of its devices; those of other networks than Ethernet are left out
-	Own        []netip.Addr
+	Own        []netip.Prefix
 	Broadcasts []netip.Addr // IPv4
 }
 
@@ -79,16 +79,24 @@ func (e Ends) words() (words, shown []uint64) {
 
 // marks has a byte for each value of the last bits of an address: markOwn if an own address ends so, markBroadcast if a broadcast address does.
 func (e Ends) marks() (marks [endMarks]byte) {
-	mark := func(list []netip.Addr, bit byte) {
-		for _, a := range list {
-			if !a.IsLoopback() {
-				bytes := a.AsSlice()
-				marks[binary.BigEndian.Uint16(bytes[len(bytes)-2:])%endMarks] |= bit
+	mark := func(a netip.Addr, bit byte) {
+		bytes := a.AsSlice()
+		marks[binary.BigEndian.Uint16(bytes[len(bytes)-2:])%endMarks] |= bit
+	}
+	for _, p := range e.Own {
+		switch {
+		case p.Addr().IsLoopback():
+		case p.IsSingleIP():
+			mark(p.Addr(), markOwn)
+		default: // its addresses may end in any way
+			for i := range marks {
+				marks[i] |= markOwn
 			}
 		}
 	}
-	mark(e.Own, markOwn)
-	mark(e.Broadcasts, markBroadcast)
+	for _, a := range e.Broadcasts {
+		mark(a, markBroadcast)
+	}
 	return marks
 }
 

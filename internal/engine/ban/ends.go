@@ -15,7 +15,7 @@ func WriteEnds(memory []byte, devices []string) (err error) {
 	if e.MACs, err = facts.MACs(devices); err != nil {
 		return err
 	}
-	if e.Own, err = facts.OwnAddresses(); err != nil {
+	if e.Own, err = facts.LocalPrefixes(); err != nil {
 		return err
 	}
 	if e.Broadcasts, err = facts.Broadcasts(); err != nil {

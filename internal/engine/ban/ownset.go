@@ -12,17 +12,17 @@ import (
 // FillLocal enters the host's own addresses into a set, by its number, that is empty.
 func FillLocal(sets *addrs.Dynamic, number int) error {
 	to := sets.Sets[number]
-	own, err := facts.OwnAddresses()
+	own, err := facts.LocalPrefixes()
 	if err != nil {
 		return err
 	}
-	for _, a := range own {
-		err := to.Insert(addrs.Entry{Prefix: netip.PrefixFrom(a, a.BitLen())}, Now())
+	for _, p := range own {
+		err := to.Insert(addrs.Entry{Prefix: p}, Now())
 		if errors.Is(err, addrs.ErrFull) {
-			return fmt.Errorf("this host has more than %d addresses of its own, too many for `local`", to.Capacity())
+			return tooManyOwn(to)
 		}
 		if err != nil {
-			return fmt.Errorf("own address %s: %w", a, err)
+			return fmt.Errorf("own addresses %s: %w", addrs.PrefixText(p), err)
 		}
 	}
 	sets.ShowOwn(own)
@@ -33,13 +33,13 @@ func FillLocal(sets *addrs.Dynamic, number int) error {
 // missing at any moment.
 func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error) {
 	set, now := sets.Sets[number], Now()
-	own, err := facts.OwnAddresses()
+	own, err := facts.LocalPrefixes()
 	if err != nil {
 		return 0, 0, err
 	}
 	is := map[netip.Prefix]bool{}
-	for _, a := range own {
-		is[netip.PrefixFrom(a, a.BitLen())] = true
+	for _, p := range own {
+		is[p] = true
 	}
 	var gone []netip.Prefix
 	for entry := range set.All(now) {
@@ -49,8 +49,12 @@ func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error
 		delete(is, entry.Prefix)
 	}
 	for p := range is {
-		if err := set.Insert(addrs.Entry{Prefix: p}, now); err != nil {
-			return added, 0, fmt.Errorf("own address %s: %w", p.Addr(), err)
+		err := set.Insert(addrs.Entry{Prefix: p}, now)
+		if errors.Is(err, addrs.ErrFull) {
+			err = tooManyOwn(set)
+		}
+		if err != nil {
+			return added, 0, fmt.Errorf("own addresses %s: %w", addrs.PrefixText(p), err)
 		}
 		added++
 	}
@@ -59,4 +63,10 @@ func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error
 		set.Delete(p, now)
 	}
 	return added, len(gone), nil
+}
+
+// tooManyOwn says that a set has no space for the host's own addresses.
+func tooManyOwn(set *addrs.DynamicSet) error {
+	return &SetError{fmt.Sprintf("this host has more than %d addresses of its own, too many for `local`", set.Capacity()),
+		"give it prefixes in place of addresses (ip route add local PREFIX dev lo), or use --target nftables, which asks the routes"}
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // Repaired is what a repair has put back into the kernel.
 type Repaired struct {
 	Devices  []RepairedDevice  `json:"devices"`
 	Rulesets []RepairedRuleset `json:"netfilter"`
+	Local    int               `json:"local,omitempty"`   // own addresses that the program did not know, or knew and should not
 	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
 	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
 	Removed  []string          `json:"removed,omitempty"` // rulesets that belonged to no policy in force
@@ -48,6 +50,9 @@ func (r *Repaired) String() string {
 			text += ": " + d.Note
 		}
 		texts = append(texts, text)
+	}
+	if r.Local > 0 {
+		texts = append(texts, wording.Things(r.Local, "address of this host has", "addresses of this host have")+" come or gone")
 	}
 	for _, p := range r.Rulesets {
 		texts = append(texts, fmt.Sprintf("%s is whole again in netfilter, where this had changed: %s", p.Name, p.Cause))
@@ -96,6 +101,16 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		return err
 	})
 	return r, in.notLoaded(ctx, err)
+}
+
+// repairLocal brings what the program knows of this host up to date.
+func (t *transaction) repairLocal(context.Context) error {
+	if !t.at.devices {
+		return nil
+	}
+	added, removed, err := t.now.RefreshLocal()
+	t.repaired.Local = added + removed
+	return err
 }
 
 // repairDevices gives devices the programs that they lack.

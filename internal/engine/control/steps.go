@@ -251,6 +251,7 @@ func (t *transaction) exchange(ctx context.Context) error { return t.run(ctx, ex
 // keeps the others from it.
 var repairing = []step{
 	{"give devices their programs", (*transaction).repairDevices, nil},
+	{"give the program the addresses of this host", (*transaction).repairLocal, nil},
 	{"give netfilter its rulesets", (*transaction).repairRulesets, nil},
 	{"note what was put back", (*transaction).noteRepair, nil},
 }

@@ -36,7 +36,7 @@ func (l *Live) DynamicSets(ctx context.Context, g *Generation, e manifest.Set) (
 // CountEntries is how many entries a dynamic set has where packets meet it first.
 func (l *Live) CountEntries(ctx context.Context, g *Generation, e manifest.Set) (int, error) {
 	if e.Local && g.Program == nil {
-		own, err := facts.OwnAddresses()
+		own, err := facts.LocalPrefixes()
 		return len(own), err
 	}
 	sets, err := l.DynamicSets(ctx, g, e)

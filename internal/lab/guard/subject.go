@@ -204,7 +204,9 @@ func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) er
 }
 
 // policy is the program of a policy, while it is in force.
-func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error { return banning(text) }
+func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return banning(text)
+}
 
 // banning is the program of a policy, with bans.
 func banning(text string, bans ...ban.Ban) func(context.Context, *guard, func(*ebpf.Program) error) error {

@@ -20,20 +20,21 @@ const (
 	OwnBytes    = OwnIPv6From + 16*OwnIPv6
 )
 
-// ShowOwn says which entries of the host's own addresses the program is to compare with first: as many of the list as there is space
+// ShowOwn says which entries of the host's own addresses the program is to compare with first: as many addresses of the list as there is space
 // for, but for those of loopback. Before an entry is deleted it must be missing from the list. It has no effect on memory of
 // earlier formats, which has no space for any.
-func (d *Dynamic) ShowOwn(list []netip.Addr) {
+func (d *Dynamic) ShowOwn(list []netip.Prefix) {
 	if len(d.own) < OwnBytes {
 		return
 	}
 	var four [OwnIPv4]uint32
 	var six [OwnIPv6][2]uint64
 	fours, sixes := 0, 0
-	for _, a := range list {
+	for _, p := range list {
+		a := p.Addr()
 		bytes := a.AsSlice()
 		switch {
-		case a.IsLoopback():
+		case a.IsLoopback() || !p.IsSingleIP():
 		case a.Is4() && fours < OwnIPv4:
 			four[fours] = binary.NativeEndian.Uint32(bytes)
 			fours++

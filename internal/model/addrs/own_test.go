@@ -23,9 +23,10 @@ func TestShowOwn(t *testing.T) {
 		{"2001:db8::1 2001:db8::1 fe80::1 2001:db8::2", zeros(16) + six + six + "fe800000000000000000000000000001"},
 		{"192.0.2.9", "c0000209"},
 	} {
-		var list []netip.Addr
+		list := []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 		for _, a := range strings.Fields(row.list) {
-			list = append(list, netip.MustParseAddr(a))
+			a := netip.MustParseAddr(a)
+			list = append(list, netip.PrefixFrom(a, a.BitLen()))
 		}
 		d.ShowOwn(list)
 		want := row.want + zeros(OwnBytes-len(row.want)/2)
@@ -34,5 +35,5 @@ func TestShowOwn(t *testing.T) {
 		}
 	}
 	m.Own = nil
-	openDynamic(t, m).ShowOwn([]netip.Addr{netip.MustParseAddr("192.0.2.1")}) // memory of an earlier format
+	openDynamic(t, m).ShowOwn([]netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}) // memory of an earlier format
 }
