@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-hosts test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,9 @@ test-fresh: ## Run the README's two commands on a Debian 12 made for it, which h
 
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
+
+test-hosts: ## Take policies through their lives on hosts as they are, on each target, and in guests: before a release
+	@scripts/hosts
 
 test-release: ## Make a release with keys of its own, twice, and install it on Debian 12 and 13: the gate before a release, a quarter of an hour
 	@scripts/setup build generate release test-release

@@ -1,6 +1,8 @@
 package testutil
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"testing"
 
@@ -35,6 +37,37 @@ func NewElsewhere(t testing.TB) *Elsewhere {
 	}
 	t.Cleanup(func() { close(n.run); unix.Close(n.fd) })
 	return n
+}
+
+// Enter is the network namespace that a path names, such as /proc/self/ns/net.
+func Enter(t testing.TB, path string) *Elsewhere {
+	t.Helper()
+	n := &Elsewhere{run: make(chan func())}
+	var err error
+	if n.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		t.Fatalf("network namespace %s: %v", path, err)
+	}
+	go func() {
+		for f := range n.run {
+			n.Begin(f)
+		}
+	}()
+	t.Cleanup(func() { close(n.run); unix.Close(n.fd) })
+	return n
+}
+
+// Path names the namespace for ip(8) and nsenter(1), as long as the test runs.
+func (n *Elsewhere) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
+
+// Begin runs f in the namespace, on a thread of its own, and does not wait for its end. A namespace that cannot be entered ends the program.
+func (n *Elsewhere) Begin(f func()) {
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
+			panic(fmt.Sprintf("entering a network namespace: %v", err))
+		}
+		f()
+	}()
 }
 
 // Do runs f in the namespace, to its end. It must not end the test. What f begins in other goroutines is not there.

@@ -1,0 +1,168 @@
+package hosts
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// makeTunnels runs the row's script. A line "tunnel PLACE DEVICE PORT PLACE DEVICE ADDRESS" in it is a tunnel that programs make: the first has
+// the port, the second asks it at the address.
+func (s *scene) makeTunnels() {
+	s.Helper()
+	var script []string
+	for line := range strings.Lines(s.host.make) {
+		w := strings.Fields(line)
+		if len(w) != 7 || w[0] != "tunnel" {
+			script = append(script, line)
+			continue
+		}
+		server, far := s.tunnel(w[1], w[2], ":"+w[3]), s.tunnel(w[4], w[5], ":0")
+		peer, err := net.ResolveUDPAddr("udp4", w[6])
+		if err != nil {
+			s.Fatal(err)
+		}
+		server.carry(nil)
+		far.carry(peer)
+	}
+	s.sh(strings.Join(script, ""))
+}
+
+// tunnel is an end of one: a device for packets without a header of Ethernet, and a socket.
+type tunnel struct {
+	device *os.File
+	socket *net.UDPConn
+}
+
+func (s *scene) tunnel(place, device, at string) (t tunnel) {
+	s.Helper()
+	var err error
+	s.places[place].Do(func() { t, err = openTunnel(device, at) })
+	if err != nil {
+		s.Fatalf("tunnel %s of %s: %v", device, place, err)
+	}
+	s.Cleanup(func() { t.device.Close(); t.socket.Close() })
+	s.sh(place + " ip link set " + device + " up")
+	return t
+}
+
+func openTunnel(device, at string) (t tunnel, err error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return t, err
+	}
+	request, err := unix.NewIfreq(device)
+	if err != nil {
+		return t, err
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return t, err
+	}
+	t.device = os.NewFile(uintptr(fd), device)
+	address, err := net.ResolveUDPAddr("udp4", at)
+	if err == nil {
+		t.socket, err = net.ListenUDP("udp4", address)
+	}
+	return t, err
+}
+
+// carry carries packets both ways, to the peer, or to where the last one came from.
+func (t tunnel) carry(peer *net.UDPAddr) {
+	var mu sync.Mutex
+	go func() {
+		for data := make([]byte, 1<<16); ; {
+			n, from, err := t.socket.ReadFromUDP(data)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			peer = from
+			mu.Unlock()
+			t.device.Write(data[:n])
+		}
+	}()
+	go func() {
+		for data := make([]byte, 1<<16); ; {
+			n, err := t.device.Read(data)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			to := peer
+			mu.Unlock()
+			if to != nil {
+				t.socket.WriteToUDP(data[:n], to)
+			}
+		}
+	}()
+}
+
+// floodSeconds is how long a flood lasts, and floodRate the SYNs of a second, in bursts that a queue can hold.
+const (
+	floodSeconds = 2
+	floodRate    = 20_000
+	floodBurst   = 100
+)
+
+// flooded has clients ask while SYNs come: as many as get no answer without Floodwall when the queue of SYNs is full.
+func (s *scene) flooded() {
+	s.Helper()
+	if s.host.flood == "" {
+		return
+	}
+	stop, done := make(chan bool), make(chan error)
+	s.places["out"].Begin(func() { done <- flood(s.host.flood, s.mac(), stop) })
+	time.Sleep(500 * time.Millisecond) // a flood is known by then
+	for end, round := time.Now().Add(floodSeconds*time.Second), 0; !s.Failed() && (round < 3 || time.Now().Before(end)); round++ {
+		s.each(s.asks(), func(a ask) bool { return a.proto == "tcp" && a.want == "served" }, fmt.Sprint("beside a flood of SYNs, round ", round))
+		s.each(parse("out tcp "+s.host.flood+" served"), func(ask) bool { return true }, fmt.Sprint("beside a flood of SYNs, round ", round))
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		s.Error(err)
+	}
+}
+
+// mac is that of the host's uplink.
+func (s *scene) mac() (mac net.HardwareAddr) {
+	s.places["host"].Do(func() {
+		if dev, err := netlink.LinkByName("eth0"); err == nil {
+			mac = dev.Attrs().HardwareAddr
+		}
+	})
+	return mac
+}
+
+// flood sends SYNs from ever other addresses until it is to stop.
+func flood(to string, mac net.HardwareAddr, stop chan bool) error {
+	began, sent := time.Now(), 0
+	return testutil.SendFrames("eth0", func() (frames [][]byte) {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		time.Sleep(time.Until(began.Add(time.Duration(sent) * time.Second / floodRate)))
+		for range floodBurst {
+			sent++
+			spec, err := packet.Parse(fmt.Sprintf("tcp 198.51.%d.%d:%d > %s S", 100+sent>>8%4, sent&0xff, 1024+sent%60000, to))
+			if err != nil {
+				panic(err)
+			}
+			frame := spec.Frame()
+			copy(frame, mac)
+			frames = append(frames, frame)
+		}
+		return frames
+	})
+}
