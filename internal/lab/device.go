@@ -34,6 +34,20 @@ type attachment struct{ link.Link }
 // has not executed its program yet, has a copy of the descriptor, and keeps the program attached.
 func (a attachment) Close() error { return errors.Join(a.Detach(), a.Link.Close()) }
 
+// AttachTC attaches a program for what enters a device at tc (TCX, Linux 6.6). It stays until the lab is closed.
+func (l *Lab) AttachTC(d *Device, prog *ebpf.Program) error {
+	var attached link.Link
+	err := d.Host.Do(func() (err error) {
+		attached, err = link.AttachTCX(link.TCXOptions{Program: prog, Interface: d.Index, Attach: ebpf.AttachTCXIngress})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("attach to tc of device %s of host %s: %w", d.Name, d.Host.Name, err)
+	}
+	l.onClose(attachment{attached}.Close)
+	return nil
+}
+
 // Attach attaches an XDP program to the device, natively. The program stays until the returned link or the lab is
 // closed.
 func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {

@@ -37,6 +37,10 @@ type EndOptions struct {
 	// PartialChecksums leaves the checksums of locally sent packets for a device to complete, which a veth never does:
 	// an XDP program at the other end sees them wrong. The default is to compute them.
 	PartialChecksums bool
+
+	// Untuned leaves the device as the kernel makes it: with all of its offloads, and without a NAPI thread, so that the CPU which sends to
+	// it also receives, and CPU and Urgent say nothing. It takes no frames of a Source.
+	Untuned bool
 }
 
 // NAPI says on which CPU an end receives.
@@ -49,7 +53,7 @@ const AnyCPU NAPI = 0
 func OnCPU(n int) NAPI { return NAPI(n + 1) }
 
 // Connect joins two hosts by a veth pair with one queue in each direction. Both ends are up, receive through NAPI
-// threads of their own, whether an XDP program is attached or not, know each other's addresses without ARP or neighbor
+// threads of their own, whether an XDP program is attached or not, unless they are to be untuned, know each other's addresses without ARP or neighbor
 // discovery, and send nothing of their own accord.
 func (l *Lab) Connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 	left, right, err := l.connect(a, b, o)
@@ -68,7 +72,7 @@ func (l *Lab) connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 	l.onClose(left.remove)
 	// Each step needs the one before at both ends. An end takes frames from sources only if the other had GRO on when
 	// it came up (kernel drivers/net/veth.c, veth_set_xdp_features).
-	for _, step := range []func(*Device) error{(*Device).find, (*Device).offload, (*Device).configure, (*Device).startNAPI} {
+	for _, step := range []func(*Device) error{(*Device).find, tuned((*Device).offload), (*Device).configure, tuned((*Device).startNAPI)} {
 		for _, d := range []*Device{left, right} {
 			if err := step(d); err != nil {
 				return nil, nil, fmt.Errorf("device %s: %w", d.Name, err)
@@ -76,6 +80,16 @@ func (l *Lab) connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 		}
 	}
 	return left, right, nil
+}
+
+// tuned is a step that untuned ends go without.
+func tuned(step func(*Device) error) func(*Device) error {
+	return func(d *Device) error {
+		if d.options.Untuned {
+			return nil
+		}
+		return step(d)
+	}
 }
 
 // newEnd returns the device that host will have, before it exists.

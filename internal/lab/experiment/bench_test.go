@@ -60,6 +60,10 @@ var wantRows = map[string][]string{
 		"cost/floodwall/xdp/hashlimit", "cost/floodwall/iptables/string/n=64", "cost/floodwall/nftables/string/bm",
 		"cost/one-core/iptables/raw",
 	},
+	"pass": {
+		"pass/host/open", "pass/host/floodwall/nftables/service", "pass/out/floodwall/xdp", "pass/untuned/to-server/open", "pass/untuned/to-server/tc-pass",
+		"pass/untuned/to-server/floodwall/xdp/native", "pass/untuned/to-client/floodwall/xdp/generic", "pass/untuned/to-server/nft/conntrack",
+	},
 	"limit": {
 		"limit/floodwall/xdp/random", "limit/iptables/spread", "limit/nft/repeated", "limit/one-core/bpf-lru/spread",
 		"limit/passes/floodwall/nftables/repeated", "limit/passes/bpf-lru/random",

@@ -1,4 +1,4 @@
-// This file is the experiment of that name: what a packet costs that passes, and what a firewall leaves of what a host asks for.
+// This file is the experiment of that name: what a packet costs that passes, and what a firewall leaves of what a host asks for, and of bulk.
 
 package experiment
 
@@ -16,12 +16,15 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runPass measures packets that pass: one by one on the way to a socket, and in a download and requests that begin at the host.
+// runPass measures packets that pass: one by one on the way to a socket, in a download and requests that begin at the host, and in bulk on a
+// device that nobody has tuned.
 func runPass(ctx context.Context, s *rig.Session) error {
-	if err := arriving(ctx, s); err != nil {
-		return err
+	for _, part := range []func(context.Context, *rig.Session) error{arriving, outgoing, untuned} {
+		if err := part(ctx, s); err != nil {
+			return err
+		}
 	}
-	return outgoing(ctx, s)
+	return nil
 }
 
 // arriving measures what a packet costs that passes to a socket, or on to another host.
