@@ -92,7 +92,7 @@ func (b *synproxyBuilder) clientsTable() *report.Table {
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
 			"x no flood: only rounds without one count in which nobody else had the clients' CPU.",
 			"Entries are those of the flooded host's conntrack table at the end.",
-			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Session)),
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, visitTime(b.Session)),
 		},
 	}
 	for _, c := range b.cases {

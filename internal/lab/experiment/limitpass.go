@@ -36,7 +36,7 @@ func passTime(s *rig.Session) time.Duration { return 4 * s.Window }
 
 // passes counts what each row lets through, in rounds in which the rows take turns.
 func (b *limitBuilder) passes(ctx context.Context) error {
-	rounds := b.FewerRounds()
+	rounds := b.Rounds
 	b.Steps.Expect(rounds * len(b.rows))
 	for round := 1; round <= rounds; round++ {
 		for _, r := range b.rows {
@@ -158,7 +158,7 @@ func (b *limitBuilder) publish() {
 		Title: "limit: what passes",
 		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
 		Notes: []string{
-			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.FewerRounds(), passTime(b.Session), passRate/1e6),
+			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.Rounds, passTime(b.Session), passRate/1e6),
 			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", burst),
 			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
 			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",

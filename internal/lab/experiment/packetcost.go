@@ -28,6 +28,7 @@ func runPacketCost(ctx context.Context, s *rig.Session) error {
 		if err := two.Measure(ctx, s); err != nil {
 			return err
 		}
+		one.Untold = func() []*rig.Rate { return untold(one) }
 		if err := one.Measure(ctx, s); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func dropCases() []packetcostTestCase {
 		},
 		{
 			name: "filter", label: "drop, first rule in filter", article: &rig.ArticleRow{Kpps: 250, Cost: "12%"},
-			install: rig.Restoring("*filter\n-A INPUT " + dropRule + "COMMIT\n"), lacks: "it chooses the stage itself: see drop, first rule",
+			install: rig.Restoring("*filter\n-A INPUT " + dropRule + "COMMIT\n"), policy: text(passPolicy + "placement: filter\nrules:\n" + dropPolicy),
 		},
 		{
 			name: "raw/rules=5", label: "drop, after 5 rules that do not match", article: &rig.ArticleRow{Kpps: 250, Cost: "12%"},

@@ -69,6 +69,22 @@ func outcome(t *rig.RateTable) (claims []report.Claim) {
 	return claims
 }
 
+// untold are the rows that claims rest on whose figures do not tell yet.
+func untold(t *rig.RateTable) (rows []*rig.Rate) {
+	var names []string
+	for _, c := range packetcostArticleClaims {
+		if times := c.times(t); len(times) > 0 && !report.Told(times, c.least, c.most) {
+			names = append(append(names, c.rows...), c.bases...)
+		}
+	}
+	for _, r := range t.Rows {
+		if slices.Contains(names, r.Name) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
 // times is how many times the time of the cheapest base the dearest row takes, round by round; none when one of them was not measured.
 func (c packetcostClaim) times(t *rig.RateTable) report.Samples {
 	row, base := extreme(t, c.rows, -1), extreme(t, c.bases, 1)

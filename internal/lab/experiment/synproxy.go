@@ -138,7 +138,7 @@ func (c *synproxyTestCase) newFigures(s *rig.Session) {
 
 // measure takes all rounds, in which the cases take turns.
 func (b *synproxyBuilder) measure(ctx context.Context) error {
-	b.Steps.Expect((2*b.Rounds + b.FewerRounds()) * len(b.cases))
+	b.Steps.Expect(3 * b.Rounds * len(b.cases))
 	for round := range b.Rounds {
 		for _, f := range []*Flood{SYNs, ACKs} {
 			for _, c := range b.cases {
@@ -149,11 +149,8 @@ func (b *synproxyBuilder) measure(ctx context.Context) error {
 				}
 			}
 		}
-		if round >= b.FewerRounds() {
-			continue
-		}
 		for _, c := range b.cases {
-			b.Steps.Show("round %d of %d, clients, %s", round+1, b.FewerRounds(), c.label)
+			b.Steps.Show("round %d of %d, clients, %s", round+1, b.Rounds, c.label)
 			b.Steps.Step()
 			if err := b.takeClients(ctx, c, uint64(round)+1); err != nil {
 				return fmt.Errorf("clients, %s: %w", c.label, err)

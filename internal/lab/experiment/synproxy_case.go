@@ -20,8 +20,8 @@ const (
 // synproxyTestCases are the rows. The talk names no figures for syncookies.
 func synproxyTestCases() []*synproxyTestCase {
 	return []*synproxyTestCase{
-		{name: limitTX, label: "XDP_TX (the limit)", install: labProgram(lab.TxAll), limit: SYNs, article: mpps(10.8, 0)},
-		{name: limitDrop, label: "XDP_DROP (the limit)", install: labProgram(lab.DropAll), limit: ACKs, article: mpps(0, 24.5)},
+		{name: limitTX, label: "an empty XDP_TX", install: labProgram(lab.TxAll), limit: SYNs, article: mpps(10.8, 0)},
+		{name: limitDrop, label: "an empty XDP_DROP", install: labProgram(lab.DropAll), limit: ACKs, article: mpps(0, 24.5)},
 		{name: "one-byte", label: "XDP_DROP after reading one byte", install: peerProgram(rig.Touch), limit: ACKs},
 		{name: "yardstick", label: "XDP_DROP after as much work as Floodwall's", install: peerProgram(rig.Yardstick), limit: ACKs},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},

@@ -33,6 +33,7 @@ func (b *synproxyBuilder) notes() []string {
 		"tcp_loose=0. Floodwall protects the port at any rate (`when: always`).",
 		"As much work as Floodwall's: the yardstick of `bench compare`, which takes about as long when the frame is in the cache.",
 		"Here it is in the attacker's core: who does little goes on with the next frame meanwhile, who does more waits for it.",
+		"An empty XDP_TX sends the attacker as much back, whose core has to take it: no row is a bound of the others, and one may have more.",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.Window),
 	}
 }

@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Claim is something that an article says, and whether it holds on this machine.
 type Claim struct {
@@ -41,11 +44,13 @@ func (c Claim) Found(here string, held, rounds int) Claim {
 	return c
 }
 
-// Within is the claim that a figure lies between two bounds, with the figures of each round. It is confirmed when their MeanInterval is
-// within the bounds, refuted when it is outside, and not measurable when it holds both what the claim says and what it does not.
+// Within is the claim that a figure lies between two bounds, with the figures of each round. It is confirmed when their ClaimInterval is
+// within the bounds, refuted when it is outside, and not measurable when it holds both what the claim says and what it does not. Bounds and
+// interval count as they are printed: one that is printed as beginning at a bound is not outside.
 func (c Claim) Within(here string, figures Samples, least, most float64, unsteady bool) Claim {
-	low, high := figures.MeanInterval()
+	low, high := figures.ClaimInterval()
 	c.Here, c.Unsteady = here, unsteady
+	low, high, least, most = printed(low), printed(high), printed(least), printed(most)
 	switch {
 	case len(figures) < 2:
 		c.Here += " in one round"
@@ -57,10 +62,29 @@ func (c Claim) Within(here string, figures Samples, least, most float64, unstead
 	return c
 }
 
-// WithInterval writes how many times one figure is another: the middle of the rounds and their MeanInterval.
+// printed is a number of times with the two decimals that it is printed with.
+func printed(times float64) float64 { return math.Round(100*times) / 100 }
+
+// Told reports whether more rounds would tell little more about a claim that a figure lies between two bounds: their ClaimInterval is narrow,
+// beside the figure, or beside what the claim allows. It does not ask for the verdict, as rounds that go on until one is found find one too often.
+func Told(figures Samples, least, most float64) bool {
+	low, high := figures.ClaimInterval()
+	narrow := narrowShare * figures.Median()
+	if !math.IsInf(most, 1) {
+		narrow = max(narrow, (most-least)/3)
+	}
+	return len(figures) >= fewestTold && high-low <= narrow
+}
+
+const (
+	narrowShare = 0.10 // of the figure
+	fewestTold  = 3    // rounds: two may agree by chance
+)
+
+// WithInterval writes how many times one figure is another: the middle of the rounds and their ClaimInterval.
 func WithInterval(times Samples) string {
 	text := TimesText(times.Median())
-	if low, high := times.MeanInterval(); len(times) > 1 {
+	if low, high := times.ClaimInterval(); len(times) > 1 {
 		text += fmt.Sprintf(" (%.2f to %.2f)", max(low, 0), high)
 	}
 	return text

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -47,5 +48,44 @@ func TestClaimsText(t *testing.T) {
 	}
 	if !strings.HasPrefix(text.String(), want) {
 		t.Errorf("it is\n%s\nwant\n%s", text.String(), want)
+	}
+}
+
+// TestWithinAsPrinted has no verdict that the printed interval does not show: one that is printed as beginning at the bound is not outside.
+func TestWithinAsPrinted(t *testing.T) {
+	claim := OpenClaim("a is far from the limit", "0.04 x", "it has at most a tenth")
+	for _, c := range []struct {
+		figures Samples
+		want    Verdict
+	}{
+		{Samples{0.1041, 0.1043, 0.13, 0.15, 0.17, 0.19}, NotMeasurable}, // printed as 0.10 to 0.19
+		{Samples{0.1051, 0.11, 0.13, 0.15, 0.17, 0.19}, Refuted},
+		{Samples{0.05, 0.06, 0.07, 0.08, 0.09, 0.1041}, Confirmed},
+	} {
+		if got := claim.Within(WithInterval(c.figures), c.figures, 0, 0.1, false); got.Verdict != c.want {
+			t.Errorf("%s: %s, want %s", got.Here, got.Verdict, c.want)
+		}
+	}
+}
+
+// TestTold asks for more rounds while the interval is wide, whatever the verdict would be, and for no more once it is narrow.
+func TestTold(t *testing.T) {
+	for _, c := range []struct {
+		figures     Samples
+		least, most float64
+		want        bool
+	}{
+		{Samples{1.1}, 1, 1.25, false},
+		{Samples{1.1, 1.1}, 1, 1.25, false}, // by chance
+		{Samples{1.1, 1.11, 1.12}, 1, 1.25, true},
+		{Samples{1.1, 1.3, 1.5}, 1, 1.25, false},
+		{Samples{2, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6}, 1, 4, true}, // narrow beside what is allowed
+		{Samples{8, 10, 12, 14}, 7.3, math.Inf(1), false},
+		{Samples{1.24, 1.25, 1.26, 1.25, 1.24, 1.26}, 1, 1.25, true}, // no round will tell
+		{Samples{1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 9}, 1, 1.25, true},
+	} {
+		if got := Told(c.figures, c.least, c.most); got != c.want {
+			t.Errorf("%v within %v and %v: %v, want %v", c.figures, c.least, c.most, got, c.want)
+		}
 	}
 }

@@ -107,6 +107,18 @@ func (s Samples) MeanInterval() (low, high float64) {
 	return i.Lo, i.Hi
 }
 
+// ClaimInterval is the one that claims are judged by: Interval, which no round that others disturbed moves, and of so few figures that this
+// has less than its Confidence, MeanInterval.
+func (s Samples) ClaimInterval() (low, high float64) {
+	if len(s) < fewestOrdered {
+		return s.MeanInterval()
+	}
+	return s.Interval()
+}
+
+// fewestOrdered is how many figures have the median between their least and greatest with Confidence: 1 - 2/2^6 is more than that.
+const fewestOrdered = 6
+
 // UnsteadySpread is how wide the interval of a row's figures may be, as a share of the median, before the row is marked.
 const UnsteadySpread = 0.15
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
@@ -39,6 +40,10 @@ type RateTable struct {
 	By    string // the unit of figures by the base's
 	Rival *Rate  // what the others should be faster than: one of rows, or nil
 	Notes []string
+
+	// Untold is asked after the rounds which rows claims still wait for: further rounds of these follow, until there are none or the time is
+	// over. nil: no claim rests on the table.
+	Untold func() []*Rate
 }
 
 // disturbedShare is the share of the time that others may have the receiving CPU, beyond which a measurement is taken again.
@@ -48,25 +53,23 @@ const disturbedShare = 0.02
 // turns under one flood (see swap), and all else is measured by itself.
 func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	defer func() { t.publish(s.Outcome) }()
-	rounds := report.Choice(t.cores == OneCore, s.FewerRounds(), s.Rounds)
 	t.Notes = append(slices.Clone(t.Notes), fmt.Sprintf(
 		"Medians of %d rounds of %v, in which the rows take turns. CPU %d sends, CPU %d receives.",
-		rounds, s.Window, t.cores.cpu(), ReceiverCPU))
+		s.Rounds, s.Window, t.cores.cpu(), ReceiverCPU))
 	swaps, err := t.swaps()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll(swaps)) }()
 	alone := slices.DeleteFunc(slices.Clone(t.Rows), func(r *Rate) bool { return r.Missing != "" || t.swapped(r) })
-	s.Steps.Expect(rounds*len(alone) + swapSteps(swaps, s))
-	for round := range rounds {
-		for _, r := range alone {
-			s.Steps.Show("round %d of %d, %s", round+1, rounds, r.Label)
-			if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
-				return fmt.Errorf("%s: %w", r.Label, err)
-			}
-			s.Steps.Step()
+	s.Steps.Expect(s.Rounds*len(alone) + swapSteps(swaps, s))
+	for round := range s.Rounds {
+		if err := t.turn(ctx, s, alone, round); err != nil {
+			return err
 		}
+	}
+	if err := t.untilTold(ctx, s); err != nil {
+		return err
 	}
 	for _, w := range swaps {
 		if err := w.measure(ctx, s); err != nil {
@@ -75,6 +78,42 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	}
 	if len(swaps) > 0 {
 		t.Notes = append(t.Notes, swapNotes(swaps, s)...)
+	}
+	return nil
+}
+
+// turn takes one round of some rows.
+func (t *RateTable) turn(ctx context.Context, s *Session, rows []*Rate, round int) error {
+	for _, r := range rows {
+		s.Steps.Show("round %d, %s", round+1, r.Label)
+		if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
+			return fmt.Errorf("%s: %w", r.Label, err)
+		}
+		s.Steps.Step()
+	}
+	return nil
+}
+
+// claimWindows is for how many windows a row further rounds may go on, with all that a round takes beside its window.
+const claimWindows = 20
+
+// untilTold takes the further rounds that claims need, each claim's rows in the same rounds.
+func (t *RateTable) untilTold(ctx context.Context, s *Session) error {
+	if t.Untold == nil {
+		return nil
+	}
+	rows := t.Untold()
+	end := time.Now().Add(time.Duration(claimWindows*len(rows)) * s.Window)
+	round := s.Rounds
+	for ; len(rows) > 0 && time.Now().Before(end); rows = t.Untold() {
+		if err := t.turn(ctx, s, rows, round); err != nil {
+			return err
+		}
+		round++
+	}
+	if round > s.Rounds {
+		t.Notes = append(t.Notes, fmt.Sprintf("Rows of claims have up to %d rounds: %s.", round,
+			report.Choice(len(rows) == 0, "then their intervals were narrow", "then the time was over, and some intervals are still wide")))
 	}
 	return nil
 }

@@ -70,14 +70,6 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// FewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
-func (o Options) FewerRounds() int {
-	if o.Quick {
-		return (o.Rounds + 1) / 2
-	}
-	return o.Rounds
-}
-
 // Tries is how often a disturbed measurement is taken before it is taken as it is.
 func (o Options) Tries() int {
 	if o.Quick {
