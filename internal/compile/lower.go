@@ -214,11 +214,11 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 		}
 		set.Live, set.Static, set.Entries = true, static, n
 	case s.File != "":
-		static, n, err := addrs.ReadFile(beside(file, s.File), set.Max)
+		list, err := addrs.ReadList(beside(file, s.File), set.Max)
 		if err != nil {
 			return ir.Set{}, err
 		}
-		set.Static, set.Entries = static, n
+		set.Static, set.Entries, set.Odd = list.Set, list.Entries, list.Odd
 	default:
 		set.Static, set.Entries = staticSet(s.Inline), len(s.Inline)
 		set.Max = max(set.Entries, s.Max)

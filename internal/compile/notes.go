@@ -19,6 +19,29 @@ func LimitNotes(p *ir.Program, target plan.Target) []string {
 	return plan.RateNotes(p, target)
 }
 
+// ListNotes warn of lists with lines that were left out, and of those that have a large part of all IPv4 addresses.
+func ListNotes(p *ir.Program) (notes []string) {
+	for _, s := range p.Sets {
+		if s.Odd != "" {
+			notes = append(notes, fmt.Sprintf("set %q: %s", s.Name, s.Odd))
+		}
+		if s.Name == "" || s.Fixed() == nil {
+			continue
+		}
+		var addresses uint64
+		for _, r := range s.Static.V4() {
+			addresses += uint64(r.Last-r.First) + 1
+		}
+		if share := addresses * 100 >> 32; share >= largeShare {
+			notes = append(notes, fmt.Sprintf("set %q has %d%% of all IPv4 addresses: look whether a line of it is shorter than meant", s.Name, share))
+		}
+	}
+	return notes
+}
+
+// largeShare is the percentage of all addresses from which a list deserves a look: with those that are no host's, bogons are 20%.
+const largeShare = 25
+
 // FragmentNotes name the rules about fragments that do nothing on a target, as conntrack, which tells replies, puts fragments together before.
 func FragmentNotes(p *ir.Program, target plan.Target) (notes []string) {
 	if target != plan.TargetIptables || !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return asksReply(&r) }) {

@@ -205,7 +205,7 @@ func withHostFacts(p *policy.Policy, host *facts.Facts) (*policy.Policy, []strin
 
 // NotesFor returns Notes, and the notes for a target.
 func (c *Compiled) NotesFor(t plan.Target) []string {
-	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.FragmentNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
+	return slices.Concat(c.Notes, compile.ListNotes(c.Program), compile.LimitNotes(c.Program, t), compile.FragmentNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target. Its program is that of the policy as the target has it.

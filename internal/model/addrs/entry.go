@@ -3,9 +3,13 @@ package addrs
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"go4.org/netipx"
 )
@@ -52,28 +56,96 @@ func notAnEntry(text string) error {
 	return fmt.Errorf("not an address, prefix or range: %q", text)
 }
 
-// entryText cuts a line of a list to its first field, or to the whole range when blanks surround the dash. It is empty
-// when the line holds none.
+// entryText cuts a line of a list to its entry: to its first field with what belongs to it (see withRest), or to the whole range when
+// blanks surround the dash. It is empty when the line holds none.
 func entryText(line []byte) string {
+	var rest []string
 	if i := slices.IndexFunc(line, func(c byte) bool { return c == '#' || c == ';' || c == ',' }); i >= 0 {
 		if line[i] == ',' && len(bytes.TrimSpace(line[:i])) == 0 {
 			return "," // an empty first field is a mistake, not an empty line
 		}
+		if line[i] == ',' || line[i] == ';' && i > 0 && line[i-1] > ' ' { // behind a blank, ; begins a comment
+			columns, _, _ := strings.Cut(string(line[i+1:]), "#")
+			rest = strings.FieldsFunc(columns, func(c rune) bool { return c == ';' || c == ',' || unicode.IsSpace(c) })
+		}
 		line = line[:i]
 	}
-	line = bytes.TrimSpace(line)
-	if bytes.IndexByte(line, ' ') < 0 && bytes.IndexByte(line, '\t') < 0 {
-		return string(line)
-	}
-	fields := bytes.Fields(line)
+	fields := strings.Fields(string(line))
 	switch n := len(fields); {
-	case n > 2 && string(fields[1]) == "-":
-		return string(bytes.Join(fields[:3], nil))
-	case n > 1 && (bytes.HasSuffix(fields[0], []byte("-")) || bytes.HasPrefix(fields[1], []byte("-"))):
-		return string(bytes.Join(fields[:2], nil))
+	case n == 0:
+		return ""
+	case n > 2 && fields[1] == "-":
+		return emule(strings.Join(fields[:3], ""), rest)
+	case n > 1 && (strings.HasSuffix(fields[0], "-") || strings.HasPrefix(fields[1], "-")):
+		return strings.Join(fields[:2], "")
 	}
-	return string(fields[0])
+	return withRest(fields[0], append(fields[1:], rest...))
 }
+
+// withRest is an entry with the fields behind it, where these belong to it: behind an address the last address of the range, as DShield
+// has it, a netmask, a wildcard mask as routers have it, or a prefix length. A number without a slash is a length if no other field follows
+// and the address has no bits behind it; else it is a score. Of two addresses that are far apart nobody can tell whether they are a range,
+// so they are no entry.
+func withRest(first string, rest []string) string {
+	a, err := netip.ParseAddr(first)
+	if err != nil || len(rest) == 0 {
+		return first
+	}
+	if b, err := netip.ParseAddr(rest[0]); err == nil {
+		if bits, ok := maskBits(a, b); ok {
+			return fmt.Sprintf("%s/%d", a, bits)
+		}
+		third := len(rest) > 1 && func() bool { _, err := netip.ParseAddr(rest[1]); return err == nil }()
+		if a.BitLen() != b.BitLen() || b.Less(a) || third || a.AsSlice()[0] != b.AsSlice()[0] {
+			return first + " " + strings.Join(rest, " ")
+		}
+		return first + "-" + rest[0]
+	}
+	digits, slash := strings.CutPrefix(rest[0], "/")
+	bits, err := strconv.Atoi(digits)
+	if p := netip.PrefixFrom(a, bits); err == nil && p.IsValid() && (slash || len(rest) == 1 && bits > 0 && p == p.Masked()) {
+		return p.String()
+	}
+	return first
+}
+
+// maskBits is the prefix length that a netmask means behind an address, or a wildcard mask, which has the other bits.
+func maskBits(a, mask netip.Addr) (bits int, ok bool) {
+	if a.BitLen() != mask.BitLen() {
+		return 0, false
+	}
+	text := mask.AsSlice()
+	wildcard := text[0] != 0xff
+	for i := range text {
+		if wildcard {
+			text[i] = ^text[i]
+		}
+	}
+	bits, size := net.IPMask(text).Size()
+	if size == 0 || bits == 0 || wildcard && netip.PrefixFrom(a, bits).Masked().Addr() != a {
+		return 0, false
+	}
+	return bits, true
+}
+
+// emule is a range as the file ipfilter.dat of eMule has it, with zeros before the numbers, and behind it a level: from 128 on the range is
+// not blocked. Any other range stays as it is.
+func emule(text string, rest []string) string {
+	if !paddedRange.MatchString(text) {
+		return text
+	}
+	if len(rest) > 0 {
+		if level, err := strconv.Atoi(rest[0]); err == nil && level > 127 {
+			return ""
+		}
+	}
+	return leadingZeros.ReplaceAllString(text, "$1")
+}
+
+var (
+	paddedRange  = regexp.MustCompile(`^(\d{3}\.){3}\d{3}-(\d{3}\.){3}\d{3}$`)
+	leadingZeros = regexp.MustCompile(`\b0{1,2}(\d)`)
+)
 
 // namedRange is the range of a line in P2P form, `name:first-last`, or "". The name may hold what begins a comment elsewhere. It is
 // asked only of lines that are no entry of another form.
@@ -112,7 +184,7 @@ func fastLine(line []byte) (Range, bool) {
 	bits := uint32(32)
 	if at < len(line) && line[at] == '/' {
 		n, next := decimal(line, at+1, 32)
-		if next == at+1 {
+		if next == at+1 || n < Shortest4 {
 			return Range{}, false
 		}
 		bits, at = n, next
@@ -170,16 +242,16 @@ func decimal(line []byte, at int, limit uint32) (n uint32, next int) {
 	return n, next
 }
 
-// endsField reports whether the field ends here and no dash of a range follows.
+// endsField reports whether the field ends here, and nothing follows that may belong to it: a dash, a slash or a number.
 func endsField(rest []byte) bool {
 	for i, c := range rest {
 		switch c {
-		case ' ', '\t', '\r':
+		case ' ', '\t', '\r', ';', ',':
 			continue
-		case '\n', '#', ';', ',':
+		case '\n', '#':
 			return true
 		}
-		return i > 0 && c != '-'
+		return i > 0 && c != '-' && c != '/' && (c < '0' || c > '9')
 	}
 	return true
 }

@@ -17,31 +17,42 @@ const (
 	sampleLines = 1 << 16 // after which the size of the whole is estimated
 )
 
-// ReadFile reads a list file, see Read.
+// ReadFile is ReadList for callers to which lines that are left out make no difference.
 func ReadFile(path string, max int) (*Set, int, error) {
+	l, err := ReadList(path, max)
+	return l.Set, l.Entries, err
+}
+
+// ReadList reads a list file, see Read. The file may be compressed by gzip. Of a hundred lines one may be unreadable.
+func ReadList(path string, max int) (List, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return List{}, err
 	}
 	defer f.Close()
 	l := list{name: path, max: max}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		l.size = info.Size()
 		if set, entries, ok := readParts(f, l.size, max); ok {
-			return set, entries, nil
+			return List{Set: set, Entries: entries}, nil
 		}
 	}
-	return l.read(f)
+	text, err := Unzipped(f)
+	if err != nil {
+		return List{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return l.read(text)
 }
 
 // Read reads a list: a line holds an address, a prefix, a range (first-last), or a range behind a name (name:first-last). What follows it behind a blank, tab,
 // comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
 // are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
-// With more entries than max (0: no limit) and with any line that is not understood there is no set; the error names up to
-// 10 such lines, with name and number.
+// With more entries than max (0: no limit), and with more lines that are not understood than BadShare allows, there is no set; the error names
+// up to 10 such lines, with name and number.
 func Read(r io.Reader, name string, max int) (*Set, int, error) {
 	l := list{name: name, max: max}
-	return l.read(r)
+	read, err := l.read(r)
+	return read.Set, read.Entries, err
 }
 
 // list is a list file being read.
@@ -57,14 +68,15 @@ type list struct {
 	builder Builder
 }
 
-func (l *list) read(r io.Reader) (*Set, int, error) {
+func (l *list) read(r io.Reader) (List, error) {
 	if err := l.lines(r); err != nil {
-		return nil, 0, err
+		return List{}, err
 	}
-	if err := l.err(); err != nil {
-		return nil, 0, err
+	odd, err := l.odd()
+	if err = errors.Join(err, l.fullErr()); err != nil {
+		return List{}, err
 	}
-	return l.builder.Set(), l.entries, nil
+	return List{l.builder.Set(), l.entries - len(l.bad) - l.more, odd}, nil
 }
 
 func (l *list) lines(r io.Reader) error {
@@ -131,6 +143,9 @@ func (l *list) add(line []byte) {
 		if err == nil {
 			err = mappedError(text, l.builder.v6[known:])
 		}
+		if err == nil {
+			err = tooWide(text)
+		}
 		if err != nil {
 			l.reject(err)
 		}
@@ -183,14 +198,11 @@ func (l *list) reject(err error) {
 }
 
 // err is all that is wrong with the list.
-func (l *list) err() error {
-	errs := l.bad
-	if l.more > 0 {
-		errs = append(errs, fmt.Errorf("%s: and %d more lines", l.name, l.more))
-	}
+func (l *list) err() error { return errors.Join(l.badErr(), l.fullErr()) }
+
+func (l *list) fullErr() error {
 	if l.max > 0 && l.entries > l.max {
-		errs = append(errs, fmt.Errorf("%s: %d entries, but max is %d: raise max: of the set, or shorten the list",
-			l.name, l.entries, l.max))
+		return fmt.Errorf("%s: %d entries, but max is %d: raise max: of the set, or shorten the list", l.name, l.entries, l.max)
 	}
-	return errors.Join(errs...)
+	return nil
 }

@@ -122,6 +122,7 @@ type Set struct {
 	Dynamic *Dynamic   // or how it may be filled at run time
 	Entries int        // entries as the user counts them: one a line, an address, a prefix or a range
 	Max     int        // capacity in such entries
+	Odd     string     // which lines of its list were left out, if any
 }
 
 // Fixed is what the set holds as long as the program runs, nil when that changes.

@@ -2,6 +2,8 @@ package feed
 
 import (
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
 // Whatever a body holds, reading it ends without a panic, and no set has an address that is not routed on the Internet.
@@ -19,7 +21,7 @@ func FuzzRead(f *testing.F) {
 		}
 		clean := s.done()
 		for p := range clean.Set.Prefixes() {
-			if notRouted(p.Addr()) || p.Bits() < shortest4 {
+			if notRouted(p.Addr()) || p.Bits() < addrs.Shortest4 {
 				t.Errorf("%s is left (%d bad lines)", p, bad)
 			}
 		}

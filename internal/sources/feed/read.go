@@ -6,17 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// Of a hundred lines one may be unreadable: lists have an odd line now and then, and are wrong as a whole with more.
-const (
-	badShare = 100
-	longest  = 64 << 10 // bytes of a line
-)
+const longest = 64 << 10 // bytes of a line
 
 // A BodyError says why a body is not taken for a list.
 type BodyError struct{ Why, Remedy string }
@@ -28,6 +25,10 @@ func (e *BodyError) Hint() string { return e.Remedy }
 
 // read reads a body in a format, "" for the one that it looks like. bad is how many lines were not understood.
 func read(body []byte, f Format, most int) (s *screen, format Format, bad int, err error) {
+	body, err = unzipped(body)
+	if err != nil {
+		return nil, "", 0, &BodyError{"the body is compressed by gzip and cannot be unpacked: " + err.Error(), ""}
+	}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	start := bytes.TrimSpace(body)
 	if len(start) > 0 && start[0] == '<' {
@@ -66,7 +67,7 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 	if err := lines.Err(); err != nil {
 		return nil, f, bad, &BodyError{fmt.Sprintf("line %d is longer than %d bytes: this is not a list of addresses", number+1, longest), ""}
 	}
-	if bad*badShare > data {
+	if bad*addrs.BadShare > data {
 		return nil, f, bad, &BodyError{fmt.Sprintf("%d of %d lines cannot be read as %s (%v)", bad, data, f, firstBad),
 			"name the format of the list: format: list, csv or ndjson"}
 	}
@@ -74,6 +75,21 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 		return nil, f, bad, &BodyError{"the list has no entry", "a source that is empty on purpose is better left out of the policy"}
 	}
 	return s, f, bad, nil
+}
+
+// mostUnzipped is the most bytes that a compressed body may have: more than those of ten million lines.
+const mostUnzipped = 256 << 20
+
+func unzipped(body []byte) ([]byte, error) {
+	text, err := addrs.Unzipped(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	body, err = io.ReadAll(io.LimitReader(text, mostUnzipped+1))
+	if err == nil && len(body) > mostUnzipped {
+		err = fmt.Errorf("it has more than %d MB", mostUnzipped>>20)
+	}
+	return body, err
 }
 
 func tooMany(most int) error {
@@ -117,12 +133,7 @@ func csvLine(text string) ([]netip.Prefix, error) {
 	if len(fields) == 0 {
 		return nil, errors.New("no field")
 	}
-	if len(fields) > 1 && !strings.ContainsAny(fields[0], "/-") {
-		if last, err := netip.ParseAddr(fields[1]); err == nil {
-			return entry(fields[0] + "-" + last.String())
-		}
-	}
-	return entry(fields[0])
+	return entry(strings.Join(fields, ","))
 }
 
 // jsonLine reads an object. The last line of Spamhaus's lists describes the list.

@@ -97,13 +97,6 @@ func (s *Screened) Reasons() (text string) {
 	return text
 }
 
-// Prefixes shorter than these are no entries of a list of offenders: they are mistakes of it (firehol/blocklist-ipsets#10
-// had a /8).
-const (
-	shortest4 = 8
-	shortest6 = 19
-)
-
 // Reasons for which prefixes of any list are removed.
 const (
 	whyWide  = "too large"
@@ -124,7 +117,7 @@ func (s *screen) larger(most int) bool { return s.entries > most || s.builder.En
 // take takes an entry, which a range can have several prefixes of.
 func (s *screen) take(entry []netip.Prefix) {
 	s.entries++
-	wide := func(p netip.Prefix) bool { return p.Bits() < shortest4 || p.Addr().Is6() && p.Bits() < shortest6 }
+	wide := func(p netip.Prefix) bool { return p.Bits() < addrs.Shortest4 || p.Addr().Is6() && p.Bits() < addrs.Shortest6 }
 	if i := slices.IndexFunc(entry, wide); i >= 0 {
 		s.note(entry[i], whyWide)
 		return
