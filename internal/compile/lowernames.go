@@ -2,6 +2,7 @@ package compile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func (l *lowering) names(p *policy.Policy) (errs policy.Errors) {
 	return errs
 }
 
-// readNames reads a list of domain names, one a line. What follows behind a blank or tab is ignored, as are comments,
+// readNames reads a list of domain names, see namesOf. What follows behind a blank or tab is ignored, as are comments,
 // which start with # or ;, and empty lines. The error names up to 10 lines that are not understood.
 func readNames(path string) (names []string, err error) {
 	const mostErrors = 10
@@ -38,17 +39,15 @@ func readNames(path string) (names []string, err error) {
 	number := 0
 	for line := range bytes.Lines(text) {
 		number++
-		if i := bytes.IndexAny(line, "#;"); i >= 0 {
-			line = line[:i]
+		found, err := namesOf(string(line))
+		for _, text := range found {
+			name, e := policy.Domain(text)
+			if e == nil {
+				names = append(names, name)
+			}
+			err = cmp.Or(err, e)
 		}
-		words := bytes.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		name, err := policy.Domain(string(words[0]))
-		if err == nil {
-			names = append(names, name)
-		} else if len(errs) < mostErrors {
+		if err != nil && len(errs) < mostErrors {
 			errs = append(errs, fmt.Errorf("%s:%d: %w", path, number, err))
 		}
 	}

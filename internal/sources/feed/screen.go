@@ -117,7 +117,9 @@ func (s *screen) larger(most int) bool { return s.entries > most || s.builder.En
 // take takes an entry, which a range can have several prefixes of.
 func (s *screen) take(entry []netip.Prefix) {
 	s.entries++
-	wide := func(p netip.Prefix) bool { return p.Bits() < addrs.Shortest4 || p.Addr().Is6() && p.Bits() < addrs.Shortest6 }
+	wide := func(p netip.Prefix) bool {
+		return p.Bits() < addrs.Shortest4 || p.Addr().Is6() && p.Bits() < addrs.Shortest6
+	}
 	if i := slices.IndexFunc(entry, wide); i >= 0 {
 		s.note(entry[i], whyWide)
 		return
