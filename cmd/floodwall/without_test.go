@@ -50,3 +50,45 @@ func TestWithoutNft(t *testing.T) {
 		t.Errorf("without any tool: %v\n%s", err, out)
 	}
 }
+
+// TestWithoutIPv6 applies a policy for iptables where ip6tables fails, as without IPv6. IPv4 is filtered, and all goes again; a device with an
+// address of IPv6 that others reach is not left open.
+func TestWithoutIPv6(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s, dir := newLeftSite(t), t.TempDir()
+	for _, name := range []string{"ip6tables", "ip6tables-save", "ip6tables-restore"} {
+		file := filepath.Join(dir, name)
+		writeFile(t, file, "#!/bin/sh\necho \"$0: can't initialize: Address family not supported by protocol\" >&2\nexit 3\n")
+		if err := os.Chmod(file, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	s.says(0, "apply "+s.left+" --target iptables", "note: IPv6 is not filtered: ", "Address family not supported")
+	if s.arrives() {
+		t.Error("IPv4 is not filtered")
+	}
+	s.says(0, "status")
+	s.says(0, "unload")
+	s.gone("after unload")
+	sh(t, "ip -6 addr add 2001:db8::1/64 dev fw0 nodad")
+	s.says(1, "apply "+s.left+" --target iptables", "address 2001:db8::1, which would not be filtered", "--target nftables")
+	s.says(0, "apply "+s.left+" --target nftables")
+	s.says(0, "unload")
+	s.gone("after unload of another target")
+}
+
+// TestWithoutBPF applies a policy in a user namespace that may change nftables but not call bpf(2): the cause is said, and what works there.
+func TestWithoutBPF(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, policy, passPolicy)
+	out, err := exec.Command("unshare", "--user", "--map-root-user", "--net", "floodwall", "apply", policy, "--target", "nftables").CombinedOutput()
+	if exitCode(err) != 1 || !strings.Contains(string(out), "does not permit bpf(2) in this user namespace") || !strings.Contains(string(out), "| nft -f -") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
@@ -13,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
@@ -29,14 +32,44 @@ func (t *transaction) netfilter(ctx context.Context) error {
 		ruleset.Fill = ban.Elements(ruleset, t.kept)
 		ruleset.FillLive(t.compiled.Program)
 		t.manifest.Rulesets = []*netfilter.Ruleset{ruleset}
-		if _, err := netfilter.FindTool(ctx, ruleset.Kind); err != nil {
+		tool, err := netfilter.FindTool(ctx, ruleset.Kind)
+		if err != nil {
 			return t.lacking(err)
+		}
+		if err := t.withoutIPv6(ruleset, tool.LacksIPv6()); err != nil {
+			return err
 		}
 	}
 	if t.options.Confirm > 0 || t.programs() {
 		t.standIn(name)
 	}
 	return t.leave(left)
+}
+
+// withoutIPv6 has a ruleset do without IPv6 where ip6tables does not work, unless a device has addresses that others reach by IPv6.
+func (t *transaction) withoutIPv6(p *netfilter.Ruleset, lacks error) error {
+	if lacks == nil || p.V6 == "" {
+		return nil
+	}
+	for _, name := range t.devices() {
+		device, err := net.InterfaceByName(name)
+		if err != nil {
+			continue
+		}
+		addresses, err := device.Addrs()
+		if err != nil {
+			return fmt.Errorf("addresses of device %s: %w", name, err)
+		}
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is6() && p.Addr().IsGlobalUnicast() {
+				return &unavailableError{wording.WithHint(fmt.Errorf("device %s has the address %s, which would not be filtered: %w", name, p.Addr(), lacks),
+					"use --target nftables, mend ip6tables, or switch IPv6 off: sysctl net.ipv6.conf."+name+".disable_ipv6=1")}
+			}
+		}
+	}
+	p.Only4 = true
+	t.note(fmt.Sprintf("IPv6 is not filtered: %v; no device of the policy has an IPv6 address that others can reach", lacks))
+	return nil
 }
 
 // compileRuleset makes the ruleset of the target, nil if there is nothing for it to do.

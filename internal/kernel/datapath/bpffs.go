@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // StateError says why a directory cannot be the state of an instance, and what to do instead.
@@ -39,6 +42,25 @@ func mountBPF(dir string) error {
 		return fmt.Errorf("mounting the BPF file system at %s: %w", mountPoint, err)
 	}
 	return nil
+}
+
+// mayMakeMaps returns an error in a user namespace of a container that may not call bpf(2), whatever capabilities it has there: no mount
+// and no other target helps.
+func mayMakeMaps() error {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil || strings.Join(strings.Fields(string(ids)), " ") == "0 0 4294967295" { // all of the machine's: the first namespace
+		return nil
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err == nil {
+		return m.Close()
+	}
+	if !errors.Is(err, unix.EPERM) {
+		return nil // who needs one says so
+	}
+	return wording.Hinted("the kernel does not permit bpf(2) in this user namespace, as in an unprivileged container, and Floodwall keeps the state of every target in BPF maps",
+		"apply the policy on the container's host, to the other end of the container's device, or run the container with more rights (docs/guides/containers.md); "+
+			"`floodwall compile POLICY --target nftables | nft -f -` loads the rules alone, without bans, trials and status")
 }
 
 // mountsLast reports whether mounts of this process outlive it: whether its mount namespace is that of process 1. Then

@@ -39,6 +39,9 @@ func OpenState(dir string, create bool) (*State, error) {
 		}
 		return s, s.check()
 	}
+	if err := mayMakeMaps(); err != nil {
+		return nil, err
+	}
 	if err := mountBPF(s.dir); err != nil {
 		return nil, err
 	}

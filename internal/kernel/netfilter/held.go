@@ -145,6 +145,21 @@ func (h *Held) add(c heldChain) {
 	}
 }
 
+// holdsIPv6 reports whether the kernel holds chains of any instance for IPv6.
+func holdsIPv6() (held bool, err error) {
+	const all = "FLOODWALL"
+	list, err := dumpNft(unix.NFT_MSG_GETCHAIN, unix.NFPROTO_IPV6)
+	for _, c := range list {
+		held = held || strings.HasPrefix(c.text(unix.NFTA_CHAIN_NAME), all)
+	}
+	names, _ := os.ReadFile(oldNames("6")) // without it there are none
+	for _, table := range strings.Fields(string(names)) {
+		rules, failed := oldRules("6", table)
+		held, err = held || bytes.Contains(rules, []byte(all)), errors.Join(err, failed)
+	}
+	return held, err
+}
+
 // Decides reports whether packets are subject to it, as far as that is known.
 func (h Held) Decides(ctx context.Context) bool {
 	if h.Kind == KindNft {
@@ -232,10 +247,7 @@ func familyOf(c heldChain) (*family, error) {
 	f := &family{version: c.version}
 	var missing error
 	for _, n := range []string{kind, name} {
-		var errs [2]error
-		f.restore, errs[0] = find(n+"-restore", "iptables")
-		f.save, errs[1] = find(n+"-save", "iptables")
-		err := errors.Join(errs[:]...)
+		err := f.find(n)
 		if err == nil && (n == kind || f.older() == c.older) {
 			return f, nil
 		}

@@ -17,6 +17,7 @@ import (
 type Iptables struct {
 	ipset    tool
 	families []*family // IPv4, and IPv6 where the kernel has it
+	lacks6   error     // why ip6tables does not work though the kernel has IPv6; nil: it does, or is not needed
 }
 
 // family is iptables for one version of IP.
@@ -30,33 +31,44 @@ type family struct {
 // ipv6Proof is a file that the kernel has when it has IPv6.
 var ipv6Proof = func() string { return sockets.ProcFile("if_inet6") }
 
-// FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
-// programs take it returns a *rights.Error.
+// FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables; so it does where that is missing or fails, and nothing
+// of a generation is in IPv6 (LacksIPv6). Without the capabilities that the programs take it returns a *rights.Error.
 func FindIptables() (*Iptables, error) {
 	if err := features.CheckRights("iptables and ipset", features.NetAdmin, features.NetRaw); err != nil {
 		return nil, err
 	}
-	families := []*family{{version: "4", inet: "inet", halves: [2]string{"0.0.0.0/1", "128.0.0.0/1"}}}
-	if _, err := os.Stat(ipv6Proof()); err == nil {
-		families = append(families, &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}})
-	}
-	x := &Iptables{families: families}
-	var errs []error
-	look := func(t *tool, name, pkg string) {
-		var err error
-		*t, err = find(name, pkg)
-		errs = append(errs, err)
-	}
-	look(&x.ipset, "ipset", "ipset")
-	for _, f := range families {
-		name := map[string]string{"4": "iptables", "6": "ip6tables"}[f.version]
-		look(&f.restore, name+"-restore", "iptables")
-		look(&f.save, name+"-save", "iptables")
-	}
-	if err := errors.Join(errs...); err != nil {
+	x, v4 := &Iptables{}, &family{version: "4", inet: "inet", halves: [2]string{"0.0.0.0/1", "128.0.0.0/1"}}
+	var err error
+	x.ipset, err = find("ipset", "ipset")
+	if err := errors.Join(err, v4.find("iptables")); err != nil {
 		return nil, err
 	}
+	x.families = []*family{v4}
+	if _, err := os.Stat(ipv6Proof()); err != nil {
+		return x, nil
+	}
+	v6 := &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}}
+	err = v6.find("ip6tables")
+	if err == nil {
+		_, err = v6.read(context.Background()) // the next to read gets the same listing, without another run
+	}
+	if err == nil {
+		x.families = append(x.families, v6)
+		return x, nil
+	}
+	if held, failed := holdsIPv6(); held || failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	x.lacks6 = err
 	return x, nil
+}
+
+// find finds the programs of a family.
+func (f *family) find(name string) (err error) {
+	var errs [2]error
+	f.restore, errs[0] = find(name+"-restore", "iptables")
+	f.save, errs[1] = find(name+"-save", "iptables")
+	return errors.Join(errs[:]...)
 }
 
 // LegacyIptables reports whether the host has the older kind of iptables, which talks to the kernel by raw sockets

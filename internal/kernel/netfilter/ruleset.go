@@ -26,6 +26,7 @@ type Ruleset struct {
 	V4     string   `json:"v4,omitempty"`
 	V6     string   `json:"v6,omitempty"`
 	Hooks  []Hook   `json:"hooks,omitempty"`
+	Only4  bool     `json:"only4,omitempty"` // IPv6 is not filtered: ip6tables did not work when it was loaded
 
 	Rules   []string            `json:"rules,omitempty"` // the counter of each rule of the manifest; "" where it has none here
 	Default string              `json:"default,omitempty"`

@@ -2,6 +2,7 @@ package netfilter
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -104,6 +105,22 @@ func (t nftTool) Elements(ctx context.Context, p *Ruleset, set string) ([]Elemen
 	return t.Nft.Elements(ctx, p.Name, set)
 }
 
+// LacksIPv6 says why a tool filters no IPv6 though the kernel has it; nil when it does, or when there is none.
+func (t Tool) LacksIPv6() error {
+	if x, ok := t.keeper.(*Iptables); ok && x.lacks6 != nil {
+		return fmt.Errorf("ip6tables does not work on this host: %w", x.lacks6)
+	}
+	return nil
+}
+
+// complete returns an error for a ruleset with rules for IPv6 that cannot be seen now.
+func (t iptablesTool) complete(p *Ruleset) error {
+	if p.V6 == "" || p.Only4 {
+		return nil
+	}
+	return t.lacks6
+}
+
 type iptablesTool struct{ *Iptables }
 
 func (p *Ruleset) chains() Rules {
@@ -111,16 +128,25 @@ func (p *Ruleset) chains() Rules {
 }
 
 func (t iptablesTool) Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error {
+	if err := t.complete(p); err != nil {
+		return err
+	}
 	r := p.chains()
 	r.Beside = how.Beside
 	return t.Iptables.Load(ctx, r, replaces, how.Trial)
 }
 
 func (t iptablesTool) Verify(ctx context.Context, p *Ruleset) error {
+	if err := t.complete(p); err != nil {
+		return err
+	}
 	return t.Iptables.VerifyHooked(ctx, p.chains())
 }
 
 func (t iptablesTool) Restore(ctx context.Context, p *Ruleset) error {
+	if err := t.complete(p); err != nil {
+		return err
+	}
 	return t.Iptables.Restore(ctx, p.chains())
 }
 
