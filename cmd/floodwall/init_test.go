@@ -102,6 +102,58 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// TestInitPrivate writes the first policy of a host with a database, a port that NAT sends on to a container, and a program of VRRP. The
+// database is closed to the world, and the protocol passes from neighbours.
+func TestInitPrivate(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	t.Chdir(t.TempDir())
+	sh(t, "ip link set fw0 address 02:00:00:00:00:02; ip route add default via 192.0.2.254; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0")
+	sh(t, `nft 'table ip nat { chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 172.17.0.2:80; ip daddr 127.0.0.1 tcp dport 8081 dnat to 172.17.0.2:81; }; }'`)
+	l, err := net.Listen("tcp", "0.0.0.0:3306")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	vrrp, err := net.ListenPacket("ip4:112", "0.0.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vrrp.Close()
+	write := func(file string, lines ...string) {
+		t.Helper()
+		out := mustFloodwall(t, "init", file)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !strings.Contains(out+string(text), line) {
+				t.Errorf("init has no %q: %s\n%s", line, out, text)
+			}
+		}
+		if strings.Contains(string(text), "8081") {
+			t.Errorf("a port that only this host asks for is open:\n%s", text)
+		}
+	}
+	write("public.yaml", "left closed: tcp/3306 (", "\n  # - {name: mysql-tcp, port: tcp/3306, from: [203.0.113.5]}", "\n  - {name: tcp-8080, port: tcp/8080} #",
+		"\n  # A raw socket listens for VRRP.\n  - {name: raw-112, proto: 112, from: [192.0.2.0/24")
+	mustFloodwall(t, "apply", "public.yaml")
+	for packet, want := range map[string]string{
+		"proto=112 192.0.2.9 > 224.0.0.18": "pass", "proto=112 198.51.100.9 > 224.0.0.18": "drop", "proto=89 192.0.2.9 > 224.0.0.5": "drop",
+		"tcp 198.51.100.9:4000 > 192.0.2.1:3306 S": "drop", "tcp 198.51.100.9:4000 > 192.0.2.1:8080 S": "pass",
+	} {
+		if out, _ := floodwall("explain", "--live", packet); !strings.Contains(out, "verdict  "+want) {
+			t.Errorf("%s: want %s: %s", packet, want, out)
+		}
+	}
+	sh(t, "ip addr add 10.1.0.1/24 dev fw0")
+	write("private.yaml", "\n  - {name: mysql-tcp, port: tcp/3306, from: [10.1.0.0/24]}")
+	mustFloodwall(t, "unload")
+	sh(t, "nft delete table ip nat")
+}
+
 // TestInitProposals has the first policies of several hosts without the # before the rules and services that they propose: one at a time, and
 // all of them. What a comment proposes must be valid where it stands, as must the policy without it.
 func TestInitProposals(t *testing.T) {
@@ -116,13 +168,14 @@ func TestInitProposals(t *testing.T) {
 		"serves nothing":                 {Clients: usual},
 		"serves the web":                 {Clients: usual, Services: []firstpolicy.Service{ssh, web, dns}},
 		"serves at ports of clients":     {Clients: usual, Services: []firstpolicy.Service{last, high, web, vpn}, Unsure: []firstpolicy.Service{service(unix.IPPROTO_UDP, 41000)}},
+		"has a database":                 {Clients: usual, Private: []firstpolicy.Service{service(unix.IPPROTO_TCP, 5432)}, Raw: []uint8{2, 47, 112}},
 		"has what only the link can use": {Clients: usual, Services: []firstpolicy.Service{web}, LeftOut: []firstpolicy.Service{service(unix.IPPROTO_UDP, 5353)}},
 	} {
 		h.Devices = []string{"eth0"}
 		text := h.Policy("policy.yaml")
 		proposed := regexp.MustCompile(`(?m)^  # - \{`).FindAllStringIndex(text, -1)
-		if len(proposed) != len(h.Unsure) {
-			t.Errorf("a host that %s: %d proposals, want %d:\n%s", name, len(proposed), len(h.Unsure), text)
+		if want := len(h.Unsure) + len(h.Private); len(proposed) != want {
+			t.Errorf("a host that %s: %d proposals, want %d:\n%s", name, len(proposed), want, text)
 		}
 		policies := []string{text, strings.ReplaceAll(text, "\n  # - {", "\n  - {")}
 		for _, at := range proposed {

@@ -1,6 +1,7 @@
 package firstpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
@@ -19,9 +21,12 @@ import (
 type Host struct {
 	Devices  []string
 	Services []Service
-	LeftOut  []Service // they serve, and no other host needs them
-	Unsure   []Service // of UDP, by which a program that serves at another port is likely a client of others
-	Clients  [2]int    // the first and the last port of connections that the host opens
+	LeftOut  []Service      // they serve, and no other host needs them
+	Unsure   []Service      // of UDP, by which a program that serves at another port is likely a client of others
+	Private  []Service      // they are not meant for the world, and no network of the host is private
+	Networks []netip.Prefix // of the devices
+	Raw      []uint8        // protocols that raw sockets listen for, by IANA's numbers
+	Clients  [2]int         // the first and the last port of connections that the host opens
 	Operator netip.Addr
 }
 
@@ -29,6 +34,7 @@ type Host struct {
 type Service struct {
 	sockets.Service
 	Program string
+	To      string // where the host's NAT sends it on to; "" for a service of the host itself
 }
 
 // ErrNoDevice says that the host has no default route, so that its devices have to be named.
@@ -65,8 +71,19 @@ func ReadHost(devices []string) (h *Host, err error) {
 		}
 		all = h.staying(all, again)
 	}
+	if h.Networks, err = networks(h.Devices); err != nil {
+		return nil, err
+	}
+	if h.Raw, err = sockets.RawProtocols(); err != nil {
+		return nil, err
+	}
 	h.take(all, sockets.Programs())
-	return h, nil
+	published, err := netfilter.Translations(context.Background())
+	if errors.Is(err, unix.EPERM) { // who may not ask may still write a policy
+		err = nil
+	}
+	h.publish(published)
+	return h, err
 }
 
 // query is longer than most queries take: a client's socket is closed by then.
@@ -128,8 +145,8 @@ func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 		if s.Addr.IsLoopback() {
 			continue
 		}
-		service := Service{s.Service, plainName(programs.Of(s))}
-		list := &h.Services
+		service := Service{Service: s.Service, Program: plainName(programs.Of(s))}
+		list := h.listFor(service)
 		switch {
 		case s.Proto == unix.IPPROTO_UDP && slices.Contains(onLink, s.Port):
 			list = &h.LeftOut

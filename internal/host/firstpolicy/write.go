@@ -38,6 +38,7 @@ func (h *Host) Policy(file string) string {
 	p("")
 	p("rules: # the first rule that matches decides")
 	p("  - {name: banned, from: $bans, then: drop}")
+	h.protocols(p)
 	h.services(p)
 	return b.String()
 }
@@ -50,7 +51,7 @@ func (h *Host) services(p func(string, ...any)) {
 	ssh := sockets.Service{Proto: unix.IPPROTO_TCP, Port: 22}
 	isSSH := func(s Service) bool { return s.Service == ssh || s.Program == "sshd" }
 	if !slices.ContainsFunc(list, isSSH) {
-		list = append(list, Service{ssh, "nothing listens there now; it is here so that nobody is locked out"})
+		list = append(list, Service{Service: ssh, Program: "nothing listens there now; it is here so that nobody is locked out"})
 	}
 	slices.SortStableFunc(list, func(a, b Service) int {
 		switch {
@@ -72,6 +73,11 @@ func (h *Host) services(p func(string, ...any)) {
 		case isSSH(s):
 			p("  # Let only your own addresses in with `from: [%s]`, and all others are dropped.", from)
 			p("  - {name: %s, port: %s}", name, s)
+		case privateAs(s.Service) != "":
+			p("  # Such a port is of %s, which is not meant for the world: the private networks of this host reach it. Others belong into `from`.", privateAs(s.Service))
+			p("  - {name: %s, port: %s, from: [%s]}", name, s, listed(h.privateNetworks()))
+		case s.To != "":
+			p("  - {name: %s, port: %s} # the NAT of this host sends it on to %s", name, s, s.To)
 		case s.Proto == unix.IPPROTO_TCP:
 			p("  - {name: %s, port: %s, syn: protect} # SYN cookies in XDP while a SYN flood comes", name, s)
 		case s.Port == 53:
@@ -88,6 +94,15 @@ func (h *Host) services(p func(string, ...any)) {
 		p("  # %s is left out: %sit looks like a client's socket. Remove the # if other hosts need it.", s, with(s.Program))
 		p("  # - {name: %s, port: %s}", s.Name(), s)
 	}
+	for _, s := range h.Private {
+		who := with(s.Program)
+		if s.To != "" {
+			who = "the NAT of this host sends it on to " + s.To + ", and "
+		}
+		p("  # %s is left out: %ssuch a port is of %s, which is not meant for the world. Name in `from` who needs it, and remove the #.",
+			s, who, privateAs(s.Service))
+		p("  # - {name: %s, port: %s, from: [%s]}", s.Name(), s, from)
+	}
 	for _, s := range h.LeftOut {
 		p("  # %s is left out: %sonly hosts on the same link use it.", s, with(s.Program))
 	}
@@ -101,6 +116,7 @@ func (h *Host) Closed() string {
 		why  string
 	}{
 		{h.LeftOut, "which only hosts on the same link use"},
+		{h.Private, "which are not meant for the world: name in `from` who needs them, and remove the #"},
 		{h.Unsure, "at ports of clients, by programs that serve at others: remove the # of those that other hosts need"},
 	} {
 		var words []string
