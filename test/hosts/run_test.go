@@ -129,11 +129,11 @@ func (s *scene) init() {
 func (s *scene) life(on target, whole bool) {
 	s.Helper()
 	before := s.state()
+	s.Cleanup(func() { s.run(program, "unload") }) // where the test ends early
 	if !s.apply(on) {
 		s.same("after an apply that was refused", before)
 		return
 	}
-	s.Cleanup(func() { s.run(program, "unload") }) // where the test ends early
 	s.answers("after apply", s.asks())
 	s.flooded()
 	s.status("after apply")
@@ -257,6 +257,7 @@ func (s *scene) state() map[string]string {
 		"for d in $(ls /sys/class/net); do tc qdisc show dev $d; done", "sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_timestamps",
 	} {
 		out, _ := s.run("bash", "-c", look+" 2>/dev/null")
+		out = strings.ReplaceAll(out, "\n\n", "\n")
 		state[look] = emptyTable.ReplaceAllString(emptyChain.ReplaceAllString(out, ""), "")
 	}
 	return state
@@ -264,8 +265,8 @@ func (s *scene) state() map[string]string {
 
 // What iptables-nft leaves after its last rule, and makes anew when it only lists rules: chains that decide nothing, and their tables.
 var (
-	emptyChain = regexp.MustCompile(`(?m)^\tchain [A-Z]+ \{\n\t\ttype [^\n]*policy accept;\n\t\}\n\n?`)
-	emptyTable = regexp.MustCompile(`(?m)^table ip6? [a-z]+ \{\n+\}\n`)
+	emptyChain = regexp.MustCompile(`(?m)^\tchain [A-Z]+ \{\n\t\ttype [^\n]*policy accept;\n\t\}\n`)
+	emptyTable = regexp.MustCompile(`(?m)^table ip6? [a-z]+ \{\n\}\n`)
 )
 
 // same compares the state with one of before.

@@ -44,7 +44,7 @@ func newScene(t *testing.T, h host) *scene {
 	for name, p := range s.places {
 		enter := "nsenter --net=" + p.Path()
 		if name == "host" {
-			enter = strings.Join(s.enter, " ")
+			enter = strings.Join(quoted(s.enter), " ")
 		}
 		fmt.Fprintf(&lib, "%s() { %s \"$@\"; }\n%s=%s\n", name, enter, name, p.Path())
 	}
@@ -62,6 +62,14 @@ cable() { # PLACE DEVICE PLACE DEVICE
 	s.sh(h.rules)
 	s.listen(baseServes + ";" + h.serves)
 	return s
+}
+
+// quoted are words as the shell reads them.
+func quoted(words []string) (list []string) {
+	for _, w := range words {
+		list = append(list, "'"+w+"'")
+	}
+	return list
 }
 
 // enterHost makes the host's namespaces, where they are not those of the test.
@@ -83,7 +91,9 @@ func (s *scene) enterHost() *testutil.Elsewhere {
 		s.Fatalf("%s: %v", s.host.enter, err)
 	}
 	s.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	s.enter = []string{"nsenter", fmt.Sprintf("--target=%d", cmd.Process.Pid), "--user", "--net", "--mount", "--wd=" + s.dir, "--preserve-credentials", "--"}
+	// To enter a mount namespace is to stand at its root.
+	s.enter = []string{"nsenter", fmt.Sprintf("--target=%d", cmd.Process.Pid), "--user", "--net", "--mount", "--preserve-credentials", "--",
+		"sh", "-c", `cd "$0" && exec "$@"`, s.dir}
 	return testutil.Enter(s, fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
 }
 
