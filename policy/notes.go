@@ -14,6 +14,9 @@ func notes(pol *Policy) []Note {
 	if pol.Default == Drop && !passesSSH(pol) {
 		ns = append(ns, Note{pol.DefaultPos, "default: drop, and no service or rule passes tcp/22: SSH will be cut"})
 	}
+	if closesNothing(pol) {
+		ns = append(ns, Note{pol.Services[0].Pos, "there is no default, so what no service names passes, too: `default: drop` drops it, and `default: pass` says that this is meant"})
+	}
 	if i := slices.IndexFunc(pol.Rules, answersAll); pol.Default == Drop && i >= 0 {
 		ns = append(ns, reflects(pol.Rules[i]))
 	}
@@ -34,6 +37,12 @@ func notes(pol *Policy) []Note {
 		}
 	}
 	return ns
+}
+
+// closesNothing reports whether a policy names services to pass, and lets all else pass, too, without a word of it.
+func closesNothing(pol *Policy) bool {
+	onlyPasses := func(s Service) bool { return s.Guard == nil && s.Syn == nil && s.UDP == nil && s.Track == TrackAsIs }
+	return pol.DefaultPos == (Pos{}) && len(pol.Rules) == 0 && len(pol.Services) > 0 && !slices.ContainsFunc(pol.Services, func(s Service) bool { return !onlyPasses(s) })
 }
 
 func shared(at Pos, what, name string) Note {
