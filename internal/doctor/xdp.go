@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -138,6 +137,5 @@ func (d *device) occupied() Finding {
 	if l := datapath.LinkOf(d.index, id); l != 0 {
 		return f.command(fmt.Sprintf("bpftool link detach id %d", l))
 	}
-	mode := map[uint32]string{2: "xdpgeneric", 3: "xdpoffload"}[d.program.AttachMode] // XDP_ATTACHED_SKB, _HW
-	return f.command("ip link set dev " + quoted(d.name) + " " + cmp.Or(mode, "xdpdrv") + " off")
+	return f.command("ip link set dev " + quoted(d.name) + " " + datapath.ModeWord(d.program.AttachMode) + " off")
 }

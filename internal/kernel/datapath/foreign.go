@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -15,6 +16,7 @@ type foreignProgram struct {
 	program ebpf.ProgramID // 0: not known
 	name    string
 	link    link.ID // 0: it is attached without one, and `ip link` can remove it
+	mode    uint32  // XDP_ATTACHED_... of include/uapi/linux/if_link.h
 }
 
 func findForeign(dev netlink.Link) (p foreignProgram) {
@@ -22,7 +24,7 @@ func findForeign(dev netlink.Link) (p foreignProgram) {
 	if x == nil || x.ProgId == 0 {
 		return p
 	}
-	p.program = ebpf.ProgramID(x.ProgId)
+	p.program, p.mode = ebpf.ProgramID(x.ProgId), x.AttachMode
 	if prog, err := ebpf.NewProgramFromID(p.program); err == nil {
 		defer prog.Close()
 		if info, err := prog.Info(); err == nil {
@@ -31,6 +33,22 @@ func findForeign(dev netlink.Link) (p foreignProgram) {
 	}
 	p.link = LinkOf(dev.Attrs().Index, p.program)
 	return p
+}
+
+// Refused returns why a device takes no XDP program, as far as that shows before it is tried; nil where it does not.
+func Refused(name string) *AttachError {
+	dev, err := findDevice(name)
+	if refused := (*AttachError)(nil); errors.As(err, &refused) {
+		return refused
+	}
+	if err != nil {
+		return nil
+	}
+	o := findForeign(dev)
+	if o.program == 0 || o.name == image.Program || o.name == trialProgram {
+		return nil
+	}
+	return &AttachError{Device: name, Cause: o.cause(), Remedy: o.remedy(name)}
 }
 
 // LinkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of the
@@ -48,6 +66,19 @@ func LinkOf(ifindex int, program ebpf.ProgramID) link.ID {
 		}
 	}
 	return 0
+}
+
+// ModeWord is the word by which `ip link` removes a program that is attached in a mode, XDP_ATTACHED_... of include/uapi/linux/if_link.h. With
+// `xdp` it looks in the driver alone, and says nothing.
+func ModeWord(mode uint32) string {
+	const hardware = 3 // XDP_ATTACHED_HW
+	switch mode {
+	case attachedSKB:
+		return "xdpgeneric"
+	case hardware:
+		return "xdpoffload"
+	}
+	return "xdpdrv"
 }
 
 func (p foreignProgram) cause() string {
@@ -68,6 +99,6 @@ func (p foreignProgram) remedy(device string) string {
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+
 			"`ip link` cannot remove what is attached by a link", p.link)
 	}
-	return fmt.Sprintf("find out whose it is (`bpftool net show dev %s`) and remove it (`ip link set dev %s xdp off`)",
-		device, device)
+	return fmt.Sprintf("find out whose it is (`bpftool net show dev %s`) and remove it (`ip link set dev %s %s off`)",
+		device, device, ModeWord(p.mode))
 }
