@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Absent names the devices of a policy that `apply` would refuse on this host, each as a *policy.Error: there is none of that name, or its
-// packets have no Ethernet header. It is nil when there is none of them, and where devices cannot be listed. A policy can be right for
+// Absent names the devices of a policy that `apply` would refuse on this host, as there is none of that name, and those that keep the policy
+// from XDP, as their packets have no Ethernet header, each as a *policy.Error. It is nil when there is none of them, and where devices cannot be listed. A policy can be right for
 // another host, so it is no mistake.
 func Absent(p *policy.Policy) error {
 	if _, err := net.Interfaces(); err != nil {
@@ -18,7 +18,15 @@ func Absent(p *policy.Policy) error {
 	}
 	var errs []error
 	for _, d := range p.Devices {
-		if a := (*datapath.AttachError)(nil); errors.As(datapath.DeviceExists(d.Name), &a) {
+		a, exists := (*datapath.AttachError)(nil), datapath.DeviceExists(d.Name) == nil
+		if !errors.As(datapath.Attachable(d.Name), &a) {
+			continue
+		}
+		if exists {
+			errs = append(errs, &policy.Error{File: p.File, Line: d.Pos.Line, Col: d.Pos.Col,
+				Msg:  fmt.Sprintf("XDP cannot run on device %q: %s; `apply` takes nftables, or iptables, for all devices", d.Name, a.Cause),
+				Hint: "a policy of its own, in another instance (`--bpffs`, `--state`), lets the other devices keep XDP"})
+		} else {
 			errs = append(errs, &policy.Error{File: p.File, Line: d.Pos.Line, Col: d.Pos.Col,
 				Msg:  fmt.Sprintf("`apply` refuses device %q on this host: %s", d.Name, a.Cause),
 				Hint: a.Remedy + "; a policy for another host needs no change"})

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,15 +35,19 @@ func (t *transaction) attachments() (to []datapath.Attachment) {
 		mode = datapath.Auto
 	}
 	for _, d := range t.devices() {
-		to = append(to, datapath.Attachment{Device: d, Mode: mode})
+		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], mode), Spare: t.manifest.MayMute(d)})
 	}
 	return to
 }
 
 // devicesExist is what a dry run can say about the devices.
 func (t *transaction) devicesExist() error {
+	there := datapath.DeviceExists
+	if t.target == plan.TargetXDP {
+		there = datapath.Attachable
+	}
 	for _, d := range t.devices() {
-		if err := datapath.DeviceExists(d); err != nil {
+		if err := there(d); err != nil {
 			return err
 		}
 	}

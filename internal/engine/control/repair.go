@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/engine/ban"
@@ -29,7 +28,9 @@ type Repaired struct {
 type RepairedDevice struct {
 	Name string `json:"name"`
 	Mode string `json:"mode"`
-	Note string `json:"note,omitempty"` // that the mode is another than before
+	Of   string `json:"of,omitempty"`   // the traffic that nothing filtered, as "what device eth0 sends"; "" is all that the device receives
+	Was  string `json:"was,omitempty"`  // the mode before, where only that is another now
+	Note string `json:"note,omitempty"` // why the mode is another than before
 }
 
 // RepairedRuleset is a table of nftables, or a set of chains of iptables, that is whole again.
@@ -46,6 +47,12 @@ func (r *Repaired) String() string {
 	var texts []string
 	for _, d := range r.Devices {
 		text := fmt.Sprintf("device %s is filtered again (%s)", d.Name, d.Mode)
+		switch {
+		case d.Of != "":
+			text = d.Of + " is filtered again"
+		case d.Was != "":
+			text = fmt.Sprintf("device %s runs in %s mode, no more in %s mode", d.Name, d.Mode, d.Was)
+		}
 		if d.Note != "" {
 			text += ": " + d.Note
 		}
@@ -133,31 +140,46 @@ func (t *transaction) repairDevices(context.Context) error {
 		return err
 	}
 	r.Renamed = generation.Renamed(g.Manifest, lacks)
-	var names []string
+	var to []datapath.Attachment
+	missing, causes := map[string][]string{}, map[string]error{} // by device: of what traffic, and why it has another mode
 	for _, lack := range lacks {
-		switch {
-		case lack.Gone:
+		if lack.Gone {
 			r.Waiting = append(r.Waiting, lack.Device)
-		case !slices.Contains(names, lack.Device):
-			names = append(names, lack.Device)
+			continue
 		}
+		if missing[lack.Device] == nil {
+			mode, cause := g.Manifest.ModeFor(lack.Device)
+			to, causes[lack.Device] = append(to, datapath.Attachment{Device: lack.Device, Mode: mode}), cause
+		}
+		missing[lack.Device] = append(missing[lack.Device], lack.Of)
 	}
-	if names == nil {
-		return nil
+	if to == nil {
+		return t.repairModes()
 	}
-	mode := g.Manifest.Mode
-	if mode == "" {
-		mode = datapath.Auto
-	}
-	devices, err := t.state.Reattach(names, mode, g.Number)
+	devices, err := t.state.Reattach(to, g.Number)
 	for _, d := range devices {
+		t.noteDevice(d, missing[d.Name], causes[d.Name])
+	}
+	return errors.Join(err, t.repairModes(), knowReplies(g.Program.ReplyFlows))
+}
+
+// noteDevice notes that a device has again what it lacked: programs for some traffic, "" for all that it receives. cause is why its mode is not
+// the one that was asked for.
+func (t *transaction) noteDevice(d *datapath.Device, missing []string, cause error) {
+	if missing == nil { // the policy has another of its names
+		missing = []string{""}
+	}
+	for _, of := range missing {
 		note := ""
-		if d.Mode == datapath.Generic && !t.state.MadeForGeneric(g.Number) {
+		switch {
+		case of != "":
+		case cause != nil:
+			note = cause.Error()
+		case d.Mode == datapath.Generic && !t.state.MadeForGeneric(t.now.Number):
 			note = "its driver has no XDP, which it had, so the program runs at several times the cost"
 		}
-		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
+		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{Name: d.Name, Mode: string(d.Mode), Of: of, Note: note})
 	}
-	return errors.Join(err, knowReplies(g.Program.ReplyFlows))
 }
 
 // repairRulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.

@@ -159,6 +159,9 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 		return nil, err
 	}
 	s.checkTags(m)
+	if g.Program != nil {
+		s.checkSending(m, g.Program.Devices)
+	}
 	for i := range m.Live {
 		of := lists.StatusOf(in.Feeds, &m.Live[i])
 		if text := of.Alert(); text != "" {

@@ -61,12 +61,13 @@ type transaction struct {
 	inherits  datapath.Inherited     // what the next program goes on with beside the counters
 
 	// What is to run.
-	next     *generation.Generation // when it is in the kernel already: that is confirmed, or before now; else nil
-	manifest *manifest.Manifest     // nil for nothing
-	stages   *plan.Plan             // of the rules
-	found    []ir.Handshake         // how protected services are answered for
-	slots    manifest.SlotPlan      // of the counters in XDP
-	source   []byte                 // to keep with the generation; nil is nothing
+	next     *generation.Generation   // when it is in the kernel already: that is confirmed, or before now; else nil
+	manifest *manifest.Manifest       // nil for nothing
+	stages   *plan.Plan               // of the rules
+	modes    map[string]datapath.Mode // of devices that cannot have the one that is asked for
+	found    []ir.Handshake           // how protected services are answered for
+	slots    manifest.SlotPlan        // of the counters in XDP
+	source   []byte                   // to keep with the generation; nil is nothing
 	xdp      *xdpgen.Program
 	program  *datapath.Program                     // in the kernel, on no device; nil without XDP
 	fresh    []uint32                              // counter slots of temporary rules that must begin at zero

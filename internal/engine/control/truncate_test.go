@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -48,7 +49,7 @@ func (s *site) resolve(address string) {
 // takeReplies attaches a program that passes all to the client's device. Without one a veth takes what the other end sends
 // with XDP_TX, and does not wake its reader: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c,
 // veth_xdp_flush.
-func (s *site) takeReplies() {
+func (s *site) takeReplies() (end func()) {
 	s.Helper()
 	var detach func() error
 	err := s.client.Do(func() (err error) {
@@ -58,7 +59,9 @@ func (s *site) takeReplies() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { detach() })
+	end = sync.OnceFunc(func() { detach() })
+	s.Cleanup(end)
+	return end
 }
 
 // resolver is Go's own, on a host, which notes the networks it asks over.

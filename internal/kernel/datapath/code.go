@@ -16,8 +16,7 @@ type code struct {
 	fresh  *Program // nil when the generation is only pinned
 	opened map[Mode]*ebpf.Program
 
-	pins    func(Mode) string // where they are pinned; nil is in the generation's directory
-	generic bool              // that for native mode stands in for one for generic mode that is not there
+	pins func(Mode) string // where they are pinned; nil is in the generation's directory
 }
 
 func (s *State) code(number int, fresh *Program) *code {
@@ -53,17 +52,14 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
-	if errors.Is(err, os.ErrNotExist) && mode == Generic && c.generic {
-		// The native program reads only the first buffer of a frame, which has all headers: since Linux 6.9 the kernel
+	if errors.Is(err, os.ErrNotExist) && mode == Generic {
+		// No device ran it in that mode when it was loaded. The native program stands in: it reads only the first buffer of a frame, which has all headers: since Linux 6.9 the kernel
 		// makes it as large as a page (skb_pp_cow_data in net/core/skbuff.c), and before that it makes each frame
 		// linear.
 		prog, err = ebpf.LoadPinnedProgram(c.pin(Native), nil)
 	}
 	if errors.Is(err, os.ErrNotExist) && isSide(mode) {
 		return nil, nil
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("generation %d has no program for %s mode: apply its policy again", c.number, mode)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("generation %d: %w", c.number, err)

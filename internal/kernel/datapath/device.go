@@ -75,14 +75,22 @@ func findDevice(name string) (netlink.Link, error) {
 	}
 	if kind := dev.Attrs().EncapType; kind != "ether" && kind != "loopback" {
 		return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),
-			Remedy: "filter on the Ethernet device below it, through which its packets come"}
+			Remedy: "apply with --target nftables, which filters it; or filter on the Ethernet device below it, through which its packets come"}
 	}
 	return dev, nil
 }
 
-// DeviceExists returns the error that attaching to a device would give because there is none of that name, or none with
-// Ethernet frames; or nil.
+// DeviceExists returns the error that attaching to a device would give because there is none of that name, or nil.
 func DeviceExists(name string) error {
+	if _, err := netlink.LinkByName(name); err == nil {
+		return nil
+	}
+	return Attachable(name)
+}
+
+// Attachable returns the error that attaching to a device would give because there is none of that name, or none with Ethernet frames; or nil.
+// Netfilter filters the latter all the same.
+func Attachable(name string) error {
 	_, err := findDevice(name)
 	return err
 }

@@ -34,7 +34,7 @@ func egressRemoved(t *testing.T) {
 			t.Fatalf("%s: %q decides what leaves", way.name, got)
 		}
 		lacks(way.name, datapath.Lack{Device: "fw0", Of: "what device fw0 sends"})
-		if _, err := s.Reattach([]string{"fw0"}, datapath.Native, number); err != nil {
+		if _, err := s.Reattach(on("fw0"), number); err != nil {
 			t.Fatalf("%s: %v", way.name, err)
 		}
 		leaves(t, way.name+", put back", "old")

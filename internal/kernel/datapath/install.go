@@ -13,6 +13,7 @@ import (
 type Attachment struct {
 	Device string
 	Mode   Mode
+	Spare  bool // a device in native mode may have to change to generic mode later: the program for that is loaded, too
 }
 
 // Install makes a loaded program the generation that runs on exactly these devices. The caller holds the lock.

@@ -154,7 +154,10 @@ func TestNoEthernet(t *testing.T) {
 	s := locked(t)
 	_, err := s.Install(loadInside(t, always(70, 1)), nil, on("tun0"), time.Time{})
 	refused(t, err, "no Ethernet header", "Ethernet device below")
-	refused(t, datapath.DeviceExists("tun0"), "no Ethernet header", "Ethernet device below")
+	refused(t, datapath.Attachable("tun0"), "no Ethernet header", "Ethernet device below")
+	if err := datapath.DeviceExists("tun0"); err != nil {
+		t.Errorf("a device without Ethernet: %v", err)
+	}
 	if err := datapath.DeviceExists("lo"); err != nil {
 		t.Errorf("loopback device: %v", err)
 	}

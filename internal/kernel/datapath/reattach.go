@@ -81,10 +81,10 @@ func (s *State) Open(number int) (*Generation, error) { return s.openGeneration(
 // MadeForGeneric reports whether a generation was applied to a device in generic mode.
 func (s *State) MadeForGeneric(number int) bool { return s.has(number, pinLinear) }
 
-// Reattach attaches the programs of a generation that the named devices lack. Devices do not depend on each other: the
-// error names those that failed. The mode of XDP is chosen anew. During a trial a device gets the trial's program. The
+// Reattach attaches the programs of a generation that devices lack. Devices do not depend on each other: the
+// error names those that failed. The mode of XDP is that of the Attachment, where a device lacks XDP. During a trial a device gets the trial's program. The
 // caller holds the lock, and closes nothing.
-func (s *State) Reattach(names []string, mode Mode, number int) (got []*Device, err error) {
+func (s *State) Reattach(to []Attachment, number int) (got []*Device, err error) {
 	v, err := s.situation()
 	if err != nil {
 		return nil, err
@@ -92,12 +92,11 @@ func (s *State) Reattach(names []string, mode Mode, number int) (got []*Device, 
 	defer v.close()
 	swap := &swap{state: s, code: s.code(number, nil), old: v.devices}
 	defer swap.close()
-	swap.code.generic = true
 	if t := s.trialOf(v, number); t != nil {
 		swap.code = s.trialCodeOf(t)
 	}
-	for _, name := range names {
-		d, attachErr := swap.reattach(name, mode)
+	for _, a := range to {
+		d, attachErr := swap.reattach(a.Device, a.Mode)
 		if attachErr != nil {
 			err = errors.Join(err, attachErr)
 			continue

@@ -26,6 +26,7 @@ type swap struct {
 	added    []*Device
 	dropped  []*Device // those of updated that the new generation does not have
 	removals []removal
+	moved    map[*Device]Mode // that run in another mode now, with the one before
 }
 
 // onTrial puts the swap on trial, with the generation to return to.
@@ -83,6 +84,7 @@ func (s *swap) prepare(to []Attachment) (err error) {
 	if s.held, err = s.state.hold(s.old); err != nil {
 		return err
 	}
+	s.moved = map[*Device]Mode{}
 	for _, a := range to {
 		dev, err := findDevice(a.Device)
 		if err != nil {
@@ -90,7 +92,15 @@ func (s *swap) prepare(to []Attachment) (err error) {
 		}
 		mode, had := a.Mode, false
 		if d := find(s.old, dev); d != nil {
-			mode, had = d.Mode, s.trial != nil && s.had(d)
+			had = s.trial != nil && s.had(d)
+			if mode == Auto {
+				mode = d.Mode
+			}
+		}
+		if a.Spare && mode != Generic && s.code.fresh != nil {
+			if _, err := s.code.program(Generic); err != nil {
+				return err
+			}
 		}
 		if mode != Generic {
 			continue
@@ -130,8 +140,15 @@ func (s *swap) device(a Attachment) error {
 		return nil
 	}
 	if a.Mode != Auto && a.Mode != d.Mode {
-		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, a.Mode),
-			Remedy: "the kernel cannot change the mode without a moment that nothing filters: `floodwall unload` first, if you can bear that"}
+		before, had := d.Mode, s.trial != nil && s.had(d)
+		prog, err := s.programFor(a.Mode, true, had)
+		if err == nil {
+			err = s.state.changeMode(d, dev, a.Mode, prog, s.held)
+		}
+		if err != nil {
+			return err
+		}
+		s.moved[d] = before
 	}
 	return s.update(d, true)
 }
@@ -169,6 +186,13 @@ func (s *swap) undo() error {
 	}
 	for _, d := range s.updated {
 		errs = append(errs, s.restore(d), s.restoreSide(d, leaving), s.restoreSide(d, entering))
+	}
+	for d, mode := range s.moved {
+		dev, err := netlink.LinkByIndex(d.ifindex)
+		if err == nil {
+			err = s.state.changeMode(d, dev, mode, s.held[d.program], s.held)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -38,6 +38,7 @@ type trialCode struct {
 	dir      string
 	ends     time.Time
 	new, old *code // old is nil when there is none
+	standIn  bool  // in generic mode both run what is for native mode: the old one has nothing else, and an array takes programs of one kind
 	term     *ebpf.Map
 	arrays   map[Mode]*ebpf.Map
 	programs map[variant]*ebpf.Program
@@ -48,6 +49,7 @@ func (s *State) newTrial(ends time.Time, next, old *code) (_ *trialCode, err err
 	c := &trialCode{
 		dir: s.path(trialName(next.number)), ends: ends, new: next, old: old,
 		arrays: map[Mode]*ebpf.Map{}, programs: map[variant]*ebpf.Program{},
+		standIn: old != nil && !s.has(old.number, pinLinear),
 	}
 	defer func() {
 		if err != nil {
@@ -117,7 +119,7 @@ func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	if err := c.fill(array, v); err != nil {
 		return nil, err
 	}
-	if v.mode == Generic {
+	if v.mode == Generic && !c.standIn {
 		spec.Programs[trialProgram].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	}
 	return c.load(v, spec, array)
@@ -154,8 +156,17 @@ func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, erro
 
 // fill puts the generations that a variant runs in their slots.
 func (c *trialCode) fill(array *ebpf.Map, v variant) error {
+	mode := v.mode
+	if mode == Generic && c.standIn {
+		mode = Native
+	}
 	put := func(slot uint32, from *code) error {
-		prog, err := from.program(v.mode)
+		if mode != v.mode && from.fresh != nil { // what runs once it is confirmed
+			if _, err := from.program(v.mode); err != nil {
+				return err
+			}
+		}
+		prog, err := from.program(mode)
 		if prog == nil || err != nil {
 			return err
 		}

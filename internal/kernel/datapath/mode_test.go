@@ -1,0 +1,88 @@
+package datapath_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestChangeMode changes the mode of a device whose policy drops all while packets come, during a trial too. None may pass at any moment, and
+// the trial ends, is confirmed and is rolled back as if the mode had been so from the beginning.
+func TestChangeMode(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
+	s := locked(t)
+	install(t, s, "fw0")
+	defer unloadAll(t, s)
+	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	sent := make(chan int)
+	end := make(chan struct{})
+	go func() {
+		n := 0
+		err := testutil.SendFor("fw1", []string{"udp 192.0.2.7:1 > 192.0.2.1:9"}, func(int) bool {
+			n++
+			select {
+			case <-end:
+				return false
+			default:
+				return true
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		sent <- n
+	}()
+	apply := func(mode datapath.Mode, ends time.Time) {
+		t.Helper()
+		to := []datapath.Attachment{{Device: "fw0", Mode: mode, Spare: true}}
+		got, err := s.Install(loadInside(t, always(70, 1)), []byte("manifest"), to, ends)
+		if err != nil || mode != datapath.Auto && got[0].Mode != mode {
+			t.Fatalf("to %s: %v, %v", mode, got, err)
+		}
+	}
+	want := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for range 3 {
+		apply(datapath.Generic, time.Time{})
+		apply(datapath.Native, time.Time{})
+	}
+	trial := func() time.Time { return time.Now().Add(time.Minute) }
+	apply(datapath.Generic, trial())
+	want(s.Rollback())
+	apply(datapath.Native, time.Time{})
+	apply(datapath.Generic, trial())
+	want(s.Confirm())
+	want(s.Rollback()) // to a generation of the other mode
+	apply(datapath.Native, time.Time{})
+	running, err := s.Running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := running[0].Number
+	running[0].Close()
+	if changed, err := s.ToGeneric([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.Generic {
+		t.Errorf("to generic mode: %v, %v", changed, err)
+	}
+	apply(datapath.Auto, trial())
+	want(s.Confirm())
+	close(end)
+	n := <-sent
+	socket.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if got, _, err := socket.ReadFrom(make([]byte, 100)); err == nil {
+		t.Errorf("of %d packets one of %d bytes has passed", n, got)
+	}
+}
