@@ -57,6 +57,26 @@ func PortNotes(devices []string, pl *plan.Plan) []string {
 // portsOf is PortNotes for a policy that runs, or is about to.
 func portsOf(m *manifest.Manifest) []string { return portTexts(m.Devices, m.Target, missed(m)) }
 
+// childTexts is portTexts for macvlans and ipvlans above the devices.
+func childTexts(devices []string, target plan.Target, what string) (texts []string) {
+	children, err := facts.Children(devices)
+	if err != nil {
+		return nil
+	}
+	for _, c := range children {
+		if slices.Contains(devices, c.Of) {
+			continue
+		}
+		remedy := fmt.Sprintf("name %s in `devices`, too", c.Of)
+		if target != plan.TargetXDP {
+			remedy += ", or apply with `--target xdp`, which filters what comes by the device for both"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s takes packets that come by device %s, and netfilter knows them as its own, so %s; %s",
+			c.Kind, c.Of, c.Device, strings.Replace(what, "what it receives", "what "+c.Of+" receives", 1), remedy))
+	}
+	return texts
+}
+
 // portTexts say what does not filter devices that are ports, and what to do. A port of a device that the policy names, too, is filtered
 // by that name. Where devices cannot be listed nothing is said: other parts do.
 func portTexts(devices []string, target plan.Target, missed []string) (texts []string) {
@@ -84,5 +104,5 @@ func portTexts(devices []string, target plan.Target, missed []string) (texts []s
 		}
 		texts = append(texts, fmt.Sprintf("%v, and netfilter knows its packets as those of %s, so %s; %s", p, p.Of, what, remedy))
 	}
-	return texts
+	return append(texts, childTexts(devices, target, what)...)
 }

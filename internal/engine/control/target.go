@@ -69,6 +69,9 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		}
 		applied, err := in.applyTo(ctx, state, c, o, t, choice)
 		if err == nil || !unavailable(err) && (not == nil || !incapable(err)) {
+			if not != nil && err == nil {
+				applied.Notes = append(refusals(applied.Target, c, o, errors.Join(errs...)), applied.Notes...)
+			}
 			if missing := withoutNft(errors.Join(errs...)); missing != nil && err == nil {
 				applied.Notes = append(applied.Notes, fmt.Sprintf("target %s, %s; %s", t, not[0], missing.Hint()))
 			}
@@ -81,6 +84,29 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		remedy = missing.Hint()
 	}
 	return nil, wording.WithHint(err, remedy)
+}
+
+// refusals say of each device that does not take XDP why, and what to do, where that is the cause that a policy runs elsewhere. A policy has
+// one target.
+func refusals(t plan.Target, c *Compiled, o ApplyOptions, cause error) (notes []string) {
+	var first *datapath.AttachError
+	if !errors.As(cause, &first) {
+		return nil
+	}
+	devices := o.Devices
+	if devices == nil {
+		devices = c.Devices()
+	}
+	for _, d := range devices {
+		refused := datapath.Refused(d)
+		if refused == nil && d == first.Device {
+			refused = first
+		}
+		if refused != nil {
+			notes = append(notes, fmt.Sprintf("device %s keeps all devices from XDP, so the target is %s: %s; %s", d, t, refused.Cause, refused.Remedy))
+		}
+	}
+	return notes
 }
 
 // applyTo applies to one target.

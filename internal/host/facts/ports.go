@@ -24,6 +24,25 @@ func (p Port) String() string {
 // portKinds are the devices that take all packets of their ports (rx_handler of include/linux/netdevice.h).
 var portKinds = []string{"bridge", "bond", "team", "openvswitch"}
 
+// Children finds the macvlans and ipvlans of devices in this network namespace: they take packets of the device by a handler, as a bridge does
+// (Port), and only those for their own addresses. Device is the one below.
+func Children(devices []string) (list []Port, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("devices: %w", err)
+	}
+	for _, l := range links {
+		if !slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, l.Type()) {
+			continue
+		}
+		i := slices.IndexFunc(links, func(m netlink.Link) bool { return m.Attrs().Index == l.Attrs().ParentIndex })
+		if i >= 0 && slices.Contains(devices, links[i].Attrs().Name) {
+			list = append(list, Port{links[i].Attrs().Name, l.Attrs().Name, l.Type()})
+		}
+	}
+	return list, nil
+}
+
 // Ports finds the devices that are ports of a bridge or the like, and those whose VLAN devices are that are called DEVICE.N.
 func Ports(devices []string) (ports []Port, err error) {
 	links, err := netlink.LinkList()
