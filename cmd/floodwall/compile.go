@@ -134,9 +134,9 @@ func placements(p *ir.Program, o *compile.Output) string {
 		if r.Protect > 0 {
 			does += " and protect"
 		}
-		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, does, o.Plan.Rules[i].Stage, o.Plan.Rules[i].Why)
+		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, does, o.Plan.Rules[i].Stages(), o.Plan.Rules[i].Why)
 	}
-	fmt.Fprintf(&b, "# default: %s, at %s: %s\n", p.Default, o.Plan.Default.Stage, o.Plan.Default.Why)
+	fmt.Fprintf(&b, "# default: %s, at %s: %s\n", p.Default, o.Plan.Default.Stages(), o.Plan.Default.Why)
 	for _, s := range p.Structural() {
 		fmt.Fprintf(&b, "# check %s: holds whatever the policy says: %s\n", s.Check, s.Why)
 	}

@@ -30,7 +30,7 @@ func Compile(p *ir.Program, t plan.Target, devices []string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Output{Plan: pl, Notes: notes}
+	o := &Output{Plan: pl, Notes: append(notes, plan.LateNotes(pl)...)}
 	if t == plan.TargetIptables {
 		return o, o.iptables(devices)
 	}

@@ -356,7 +356,7 @@ const RepliesRule = "default:replies"
 // asksReply reports whether a rule is that of replies.
 func asksReply(r *ir.Rule) bool { return r.Kind == ir.RuleKindService && r.Name == RepliesRule }
 
-// replies adds the rule that passes what answers a packet that left. Where services are tracked, a rule of theirs does that already.
+// replies adds the rule that passes what answers a packet that left.
 //
 // Later fragments are decided before: the rule may be one of conntrack, which puts fragments together, and they must be limited before that.
 func (l *lowering) replies(said []policy.Essential) {
@@ -378,16 +378,15 @@ func (l *lowering) replies(said []policy.Essential) {
 		}
 		l.essentials(said, nil, func(name string) bool { return name == essentialFragments })
 	}
-	if !slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Name == repliesOfTracked }) {
-		l.program.Rules = append(l.program.Rules, rule)
-	}
+	l.program.Rules = append(l.program.Rules, rule)
 }
 
 // repliesOfTracked is the name of the rule that passes the packets of connections.
 const repliesOfTracked = "tracked:replies"
 
-// tracked adds the stateful rules before services with `track: true`. Packets of a connection pass, whichever side began it. Packets that
-// claim a connection of such a service without having one are dropped.
+// tracked adds the stateful rules before services with `track: true`. Packets of their connections pass. Packets that claim a connection of such
+// a service without having one are dropped. The rules are about the ports of the services alone, as all that they can match waits for
+// conntrack; what else belongs to a connection passes by the rule for replies, or by this one where there is none.
 func (l *lowering) tracked(services []policy.Service) {
 	var ports []policy.Port
 	var at policy.Pos
@@ -400,9 +399,12 @@ func (l *lowering) tracked(services []policy.Service) {
 	if ports == nil {
 		return
 	}
+	known := policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}}
+	if l.passReplies {
+		known.Port = ports
+	}
 	l.program.Rules = append(l.program.Rules,
-		ir.Rule{Name: repliesOfTracked, Kind: ir.RuleKindService, Line: at.Line, Col: at.Col,
-			Match: fieldMatches(policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}})},
+		ir.Rule{Name: repliesOfTracked, Kind: ir.RuleKindService, Line: at.Line, Col: at.Col, Match: fieldMatches(known)},
 		ir.Rule{Name: "tracked:invalid", Kind: ir.RuleKindService, Line: at.Line, Col: at.Col, Verdict: ir.Drop,
 			Match: fieldMatches(policy.Match{Port: ports, State: []uint32{packet.StateInvalid}})})
 }

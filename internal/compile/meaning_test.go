@@ -96,8 +96,7 @@ func (m *meaning) replies() (verdict policy.Verdict, reason string, ok bool) {
 			return policy.Pass, "essential:" + name, true
 		}
 	}
-	tracked := slices.ContainsFunc(m.policy.Services, func(s policy.Service) bool { return s.Track == policy.Track })
-	return policy.Pass, "default:replies", reply && !tracked
+	return policy.Pass, "default:replies", reply
 }
 
 // exceeds reports whether a packet would begin a connection beyond a limit, if there is one.
@@ -130,7 +129,7 @@ func (m *meaning) tracked() (verdict policy.Verdict, reason string, ok bool) {
 		}
 	}
 	switch state := m.pkt.Value[packet.State]; {
-	case any && (state == packet.StateEstablished || state == packet.StateRelated):
+	case (its || any && !m.policy.Replies) && (state == packet.StateEstablished || state == packet.StateRelated):
 		return policy.Pass, "tracked:replies", true
 	case its && state == packet.StateInvalid:
 		return policy.Drop, "tracked:invalid", true

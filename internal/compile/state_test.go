@@ -80,8 +80,8 @@ tcp 203.0.113.7:5 > 1.1.1.1:22 . state=established  pass tracked:replies
 tcp 8.8.8.8:5 > 1.1.1.1:22 S          drop ssh:others
 tcp 203.0.113.7:5 > 1.1.1.1:22 . state=invalid  drop tracked:invalid
 udp 8.8.8.8:5 > 1.1.1.1:53 state=invalid  drop tracked:invalid
-tcp 8.8.8.8:80 > 1.1.1.1:40000 . state=established  pass tracked:replies # of a connection of this host's own
-icmp 8.8.8.8 > 1.1.1.1 type=3 state=related  pass tracked:replies
+tcp 8.8.8.8:80 > 1.1.1.1:40000 . state=established  pass default:replies # of a connection of this host's own
+icmp 8.8.8.8 > 1.1.1.1 type=3 state=related  pass default:replies
 tcp 8.8.8.8:80 > 1.1.1.1:40000 .      drop default
 tcp 8.8.8.8:5 > 1.1.1.1:80 . state=invalid  pass web # web is not tracked
 tcp 8.8.8.8:5 > 1.1.1.1:81 . state=invalid  drop default

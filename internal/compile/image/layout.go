@@ -26,6 +26,7 @@ const Counters = "counters"
 
 // Slots that are the same for every policy; the slot of a check is its number. enum slot in bpf/decision.h.
 const (
+	SlotWaiting = 60 // packets that pass undecided: a later stage decides them
 	SlotReplies = 61 // packets that the program itself has sent
 	SlotNotIP   = 62
 	SlotDefault = 63

@@ -170,8 +170,8 @@ func TestEnumCheck(t *testing.T) {
 			t.Errorf("%s is %d (there: %t), want %d", name, got, ok, c)
 		}
 	}
-	if int(packet.NumChecks) > image.SlotReplies {
-		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, image.SlotReplies)
+	if int(packet.NumChecks) > image.SlotWaiting {
+		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, image.SlotWaiting)
 	}
 }
 

@@ -119,7 +119,7 @@ func (f *familyBuilder) table(name, chain string) *table {
 func (f *familyBuilder) stage(t *table, s plan.Stage) {
 	p := f.pl.Program
 	for _, step := range f.pl.At(s) {
-		r := after(f.hops, &p.Rules[step.Rule])
+		r := after(f.hops, f.pl.Of(step, s))
 		if _, never := match.Impossible(*r); never {
 			continue
 		}
@@ -127,10 +127,14 @@ func (f *familyBuilder) stage(t *table, s plan.Stage) {
 		if step.Again {
 			mark = lineMark{comment: mark.comment + " (again)"}
 		}
-		f.protect(t, step.Rule, r, s)
+		if step.Wait {
+			mark.comment = fmt.Sprintf("%s (at %s)", r.Name, f.pl.Rules[step.Rule].Last())
+		} else {
+			f.protect(t, step.Rule, r, s)
+		}
 		f.rule(t, r, mark)
 	}
-	if f.pl.Default.Stage == s {
+	if f.pl.Default.At(s) {
 		f.rule(t, &ir.Rule{Name: f.out.Default, Verdict: p.Default}, lineMark{f.out.Default, f.out.Default})
 	}
 }

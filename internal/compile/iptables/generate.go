@@ -151,7 +151,7 @@ const maxComment = 200
 
 // hasRaw and hasFilter report which of our two chains there are.
 func (b *builder) hasRaw() bool {
-	return b.pl.CheckedAt(plan.StageRaw) || b.pl.Default.Stage == plan.StageRaw || b.pl.Uses(plan.StageRaw)
+	return b.pl.CheckedAt(plan.StageRaw) || b.pl.Default.At(plan.StageRaw) || b.pl.Uses(plan.StageRaw)
 }
 
 func (b *builder) hasFilter() bool { return b.pl.Uses(plan.StageFilter) }

@@ -92,7 +92,7 @@ func (n *generator) steps(chain string, steps []plan.Step, s plan.Stage, p chain
 
 // byDefault writes the default when it is decided at a stage.
 func (n *generator) byDefault(s plan.Stage) {
-	if n.plan.Default.Stage != s {
+	if !n.plan.Default.At(s) {
 		return
 	}
 	if !n.plan.DefaultActs(s) {
@@ -109,7 +109,7 @@ func (n *generator) byDefault(s plan.Stage) {
 
 // rule writes the lines of a rule.
 func (n *generator) rule(step plan.Step, s plan.Stage, p chainInput) {
-	r := &n.plan.Program.Rules[step.Rule]
+	r := n.plan.Of(step, s)
 	if !step.Again && n.plan.Joined(step.Rule) {
 		return
 	}
@@ -125,6 +125,12 @@ func (n *generator) rule(step plan.Step, s plan.Stage, p chainInput) {
 	}
 	what := fmt.Sprintf("%s %s", counterKinds[r.Kind], strings.TrimPrefix(r.Name, counterKinds[r.Kind]+":"))
 	switch {
+	case step.Wait:
+		n.remark("what %s can match is decided at %s", what, n.plan.Rules[step.Rule].Last())
+		for _, l := range w.lines {
+			n.finish(l, "", r)
+		}
+		return
 	case step.Again:
 		n.remark("%s has been passed and counted at %s", what, n.plan.Rules[step.Rule].Stage)
 	case r.Merged > 1:

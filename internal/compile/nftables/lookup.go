@@ -19,7 +19,7 @@ import (
 func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chainInput) {
 	list := make([]plan.Rule, len(steps))
 	for i, step := range steps {
-		list[i] = n.weighed(step, p)
+		list[i] = n.weighed(step, s, p)
 		if !step.Again { // the counters stand in the order of the rules
 			n.count(step.Rule)
 		}
@@ -31,8 +31,8 @@ func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chain
 }
 
 // weighed is a rule of a chain, with the number of its lines.
-func (n *generator) weighed(step plan.Step, p chainInput) plan.Rule {
-	r := &n.plan.Program.Rules[step.Rule]
+func (n *generator) weighed(step plan.Step, s plan.Stage, p chainInput) plan.Rule {
+	r := n.plan.Of(step, s)
 	out := plan.Rule{Rule: r, Fixed: r.Protect > 0}
 	if step.Again {
 		p.outside = nil

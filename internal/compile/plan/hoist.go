@@ -20,8 +20,11 @@ type Plan struct {
 	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
 	Costs *Costs  // by which it was chosen; nil: by none
 
-	free *freedom     // of a plan of Place: how far rules may be moved
-	held map[int]held // rules that run later, as a rule before them cannot be asked again where they could run
+	free *freedom // of a plan of Place: how far rules may be moved
+
+	whole, undivided bool            // no rule, or not even the default, is divided between stages
+	waited           map[Stage][]int // the rules whose packets wait at a stage before another rule
+	held             map[int]held    // rules that run later, as a rule before them cannot be asked again where they could run
 }
 
 // held is the stage before which a rule does not run, and why.
@@ -33,7 +36,10 @@ type held struct {
 // Assignment is the stage of a rule, and why it is that one.
 type Assignment struct {
 	Stage Stage  `json:"stage"`
+	Also  Stage  `json:"also,omitempty"` // a later stage, which decides what waited at Stage for another rule
 	Why   string `json:"why"`
+
+	divided bool // Why says so
 }
 
 // Hoist moves each rule to the earliest stage of a target
@@ -43,7 +49,8 @@ type Assignment struct {
 //     and those that only observe, are passed by none and pass none that share packets with them, whatever the verdict:
 //     what they are charged with or count is what the rules before them leave.
 //
-// The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
+// Of a rule that drops only the packets that such a rule before it can match stay behind, where the earlier stage can tell them
+// (waiting.go). The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
 // with that verdict is its reason may differ. A rule that would have to leave alone, at its stage, what an earlier rule passes
 // runs at a later stage when only that one can ask the earlier rule. A rule that cannot run where the rules before it force it, or
 // where its placement says, is an error. All such rules are reported, as StageErrors.
@@ -52,19 +59,31 @@ func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil)
 // HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
 // the stages from there on can serve runs at the earliest one.
 func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
-	pl := &Plan{Target: t, Program: p, Rules: make([]Assignment, len(p.Rules)), From: from, held: map[int]held{}}
+	var err error
+	for _, divided := range []Plan{{}, {whole: true}, {whole: true, undivided: true}} {
+		pl := &divided
+		pl.Target, pl.Program, pl.Rules, pl.From, pl.held = t, p, make([]Assignment, len(p.Rules)), from, map[int]held{}
+		if err = pl.hoist(); err == nil {
+			return pl, nil
+		}
+	}
+	return nil, err // what stands in the way of a plan in which nothing is divided
+}
+
+// hoist finds the stages.
+func (pl *Plan) hoist() error {
 	var errs StageErrors
 	pl.unguarded(&errs)
 	pl.trackable(&errs)
 	for {
 		if pl.assignAll(&errs); errs != nil {
-			return nil, errs.once()
+			return errs.once()
 		}
 		if errs = pl.repeatable(); errs == nil {
-			return pl, nil
+			return nil
 		}
 		if !pl.holdBack() {
-			return nil, errs.once()
+			return errs.once()
 		}
 		errs = nil
 	}
@@ -73,6 +92,7 @@ func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
 // assignAll finds the stages of all rules and of the default. A rule that has none is an error, and keeps no other rule back.
 func (pl *Plan) assignAll(errs *StageErrors) {
 	late := lateRules{last: pl.First()}
+	pl.waited = map[Stage][]int{}
 	p := pl.Program
 	for i := range p.Rules {
 		place, err := pl.assign(i, late)
@@ -81,8 +101,11 @@ func (pl *Plan) assignAll(errs *StageErrors) {
 			continue
 		}
 		pl.Rules[i] = place
+		if place.Also != "" {
+			pl.noteWaited(i)
+		}
 		if !pl.vacuous(&p.Rules[i]) {
-			late.add(i, place.Stage, pl.First())
+			late.add(i, place.Last(), pl.First())
 		}
 	}
 	pl.assignDefault(late)
@@ -130,9 +153,9 @@ func (pl *Plan) holdBehind(i int, s Stage, here []int, why string) (any bool) {
 	}
 	for _, j := range here {
 		other := &pl.Program.Rules[j]
-		keeps := pl.Default.Stage == s && standard != ir.Pass && (other.Verdict != standard || match.Metered(other))
+		keeps := pl.Default.At(s) && standard != ir.Pass && (other.Verdict != standard || match.Metered(other))
 		behind := j > i && disturbs(other) && match.Overlap(pl.Program.Sets, r, other)
-		if pl.Rules[j].Stage != s || other.Protect > 0 || !keeps && !behind {
+		if !pl.Rules[j].At(s) || other.Protect > 0 || !keeps && !behind {
 			continue
 		}
 		if at, key, _ := pl.fitFrom(other, pl.Target.stages()[later]); key == "" {
@@ -162,50 +185,75 @@ func (l *lateRules) add(rule int, at, first Stage) {
 // assignDefault finds the stage of the default.
 func (pl *Plan) assignDefault(late lateRules) {
 	p := pl.Program
-	pl.Default = Assignment{pl.First(), "no rule with another verdict runs later"}
+	pl.Default = Assignment{Stage: pl.First(), Why: "no rule with another verdict runs later"}
 	if s := pl.stageNamed(p.Placement.Stage()); s != "" && p.Default != ir.Pass {
-		pl.Default = Assignment{s, fmt.Sprintf("placement: %s", p.Placement)}
+		pl.Default = Assignment{Stage: s, Why: fmt.Sprintf("placement: %s", p.Placement)}
 	}
+	for !pl.settleDefault(late) {
+	}
+}
+
+// settleDefault has the default follow a rule that keeps it from its stage, and divides it for others. It reports whether none did the former:
+// from another stage on, other rules may be later.
+func (pl *Plan) settleDefault(late lateRules) bool {
+	p := pl.Program
 	for _, j := range late.rules {
-		if !pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
+		other, later := &p.Rules[j], pl.Rules[j].Last()
+		if !pl.lateAt(j, pl.Default.Stage) {
 			continue
 		}
 		switch {
-		case p.Rules[j].Verdict != p.Default || match.Metered(&p.Rules[j]):
-			pl.Default = Assignment{pl.Rules[j].Stage, behind(&p.Rules[j])}
+		case pl.keepsDefault(other) && pl.defaultDivisible(other, pl.Default.Stage):
+			pl.Default.divide(other, later)
+		case pl.keepsDefault(other):
+			pl.Default = Assignment{Stage: later, Why: behind(other)}
+			return false
 		case p.Default == ir.Pass:
-			pl.Default = Assignment{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of the same packets", p.Rules[j].Name)}
+			pl.Default = Assignment{Stage: later, Why: fmt.Sprintf("behind rule %q, which counts some of the same packets", other.Name)}
+			return false
 		}
 	}
+	return true
 }
 
 // assign finds the stage of rule i; late are of the rules before it.
 func (pl *Plan) assign(i int, late lateRules) (Assignment, *StageError) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.begin(i)
+	for moved := true; moved && err == nil; {
+		place, moved, err = pl.follow(i, place, late)
+	}
 	if err != nil {
 		return Assignment{}, err
 	}
+	return place, pl.protectable(r, place, nil)
+}
+
+// follow has rule i follow a rule that keeps it from its place, and divides it for others. moved reports whether it did the former.
+func (pl *Plan) follow(i int, place Assignment, late lateRules) (to Assignment, moved bool, err *StageError) {
+	r := &pl.Program.Rules[i]
 	for _, j := range late.rules {
 		if !pl.after(late.last, place.Stage) {
 			break
 		}
-		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
-		if !pl.after(stage, place.Stage) || commute(other, r) || !match.Overlap(pl.Program.Sets, other, r) {
+		other, stage := &pl.Program.Rules[j], pl.Rules[j].Last()
+		if !pl.lateAt(j, place.Stage) || !pl.conflict(j, r) && !pl.skipped(j, r, place.Stage) {
+			continue
+		}
+		if pl.divisible(r, other, place.Stage, stage) {
+			place.divide(other, stage)
 			continue
 		}
 		at, key, why := pl.fitFrom(r, stage)
 		if key != "" {
-			return Assignment{}, pl.refuse(r, key, fmt.Sprintf(
+			return place, false, pl.refuse(r, key, fmt.Sprintf(
 				"it must run at %s, behind rule %q (line %d), where %s", stage, other.Name, other.Line, why),
 				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name))
 		}
-		place = Assignment{at, behind(other)}
-		if err := pl.protectable(r, place, other); err != nil {
-			return Assignment{}, err
-		}
+		place = Assignment{Stage: at, Why: behind(other)}
+		return place, true, pl.protectable(r, place, other)
 	}
-	return place, pl.protectable(r, place, nil)
+	return place, false, nil
 }
 
 // earliest is the first stage that can decide a rule by itself.
@@ -218,7 +266,7 @@ func (pl *Plan) earliest(r *ir.Rule) (Assignment, *StageError) {
 	for _, s := range pl.Target.stages() {
 		key, reason := pl.Unfit(r, s)
 		if key == "" {
-			return Assignment{s, why}, nil
+			return Assignment{Stage: s, Why: why}, nil
 		}
 		why = fmt.Sprintf("%s: %s", key, reason)
 		first, last, lastWhy = cmp.Or(first, key), key, reason
@@ -274,12 +322,15 @@ func (pl *Plan) after(a, b Stage) bool { return a.rank() > b.rank() }
 // Step is a rule that a stage runs.
 type Step struct {
 	Rule  int  // its index in Program.Rules
-	Again bool // it was decided and counted at an earlier stage, and only keeps its packets from what follows here
+	Again bool // it is counted at another stage, and only keeps its packets from what follows here
+	Wait  bool // it runs at a later stage, and what it may match (Plan.Of) waits for that
 }
 
 // At lists what a stage runs, in order: first the rules that passed packets earlier and that match packets which a rule
 // (or the default) of this stage would decide otherwise, or count a second time; then its own rules. A packet that one of
-// the former matches has been decided, so they can stand before all others.
+// the former matches has been decided, so they can stand before all others; but for replies, which XDP and conntrack tell
+// otherwise: of a packet that XDP did not take for one another rule may decide. Before a rule, or the default, that drops at this
+// stage and at a later one, what must wait for a rule there.
 func (pl *Plan) At(s Stage) []Step {
 	if !pl.Uses(s) {
 		return nil
@@ -287,21 +338,26 @@ func (pl *Plan) At(s Stage) []Step {
 	var again, own []Step
 	here := pl.deciding(s)
 	for i, place := range pl.Rules {
-		if place.Stage == s {
-			own = append(own, Step{Rule: i})
+		if place.At(s) {
+			own = append(pl.waits(own, i, s), Step{Rule: i})
 			continue
 		}
-		if must, may := pl.repeats(i, s, here); must || may {
+		must, may := pl.repeats(i, s, here)
+		switch {
+		case !must && !may:
+		case pl.Program.Rules[i].Reply:
+			own = append(own, Step{Rule: i, Again: true})
+		default:
 			again = append(again, Step{Rule: i, Again: true})
 		}
 	}
-	return append(again, own...)
+	return append(again, pl.waits(own, byDefault, s)...)
 }
 
 // deciding are the rules that a stage decides by, or has SYNPROXY for.
 func (pl *Plan) deciding(s Stage) (rules []int) {
 	for i, place := range pl.Rules {
-		if place.Stage == s || pl.ProxiedAt(i, s) {
+		if place.At(s) || pl.ProxiedAt(i, s) {
 			rules = append(rules, i)
 		}
 	}
@@ -324,7 +380,7 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	if pl.ProxiedAt(i, s) {
 		return true, true
 	}
-	met := pl.Default.Stage == s
+	met := pl.Default.At(s)
 	if met && pl.Program.Default != ir.Pass {
 		return true, true
 	}
@@ -360,8 +416,8 @@ func disturbs(r *ir.Rule) bool { return r.Verdict != ir.Pass || match.Metered(r)
 
 // Uses reports whether a stage has anything to decide.
 func (pl *Plan) Uses(s Stage) bool {
-	return pl.Default.Stage == s && pl.Program.Default != ir.Pass || s == StageFilter && pl.Proxies() ||
-		slices.ContainsFunc(pl.Rules, func(p Assignment) bool { return p.Stage == s })
+	return pl.Default.At(s) && pl.Program.Default != ir.Pass || s == StageFilter && pl.Proxies() ||
+		slices.ContainsFunc(pl.Rules, func(p Assignment) bool { return p.At(s) })
 }
 
 // Later reports whether netfilter has anything to do beside XDP.
@@ -394,23 +450,27 @@ func (pl *Plan) repeatable() (errs StageErrors) {
 func (pl *Plan) behindRemedy(s Stage) string {
 	rest := pl.deciding(s)
 	rest = slices.DeleteFunc(rest, func(i int) bool { return pl.Program.Rules[i].Reply })
-	if len(rest) == 0 && pl.Default.Stage == s {
+	if len(rest) == 0 && pl.Default.At(s) {
 		return "add `replies: drop`, and rules for the answers that are to come back; conntrack tells replies at " + string(s)
 	}
 	return "move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"
 }
 
-// Only is the program of the first stage alone: its rules, and a default that lets later stages decide where they do.
-// numbers has the index in Program.Rules of each of its rules.
+// Only is the program of the first stage alone: its rules, and what lets later stages decide where they do. numbers has the
+// index in Program.Rules of each of its rules, and Waits for one whose packets wait for a later stage.
 func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 	only := *pl.Program
 	only.Rules = nil
-	for i, place := range pl.Rules {
-		if place.Stage == pl.First() {
-			only.Rules = append(only.Rules, pl.Program.Rules[i])
-			numbers = append(numbers, i)
+	add := func(steps []Step) {
+		for _, step := range steps {
+			number := step.Rule
+			if step.Wait {
+				number = Waits
+			}
+			only.Rules, numbers = append(only.Rules, *pl.Of(step, pl.First())), append(numbers, number)
 		}
 	}
+	add(pl.first())
 	if pl.Default.Stage != pl.First() {
 		only.Default = ir.Pass
 	}
@@ -422,7 +482,11 @@ func (pl *Plan) Joined(i int) bool {
 	return match.Repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
 }
 
-// commute reports whether two rules may change places, though some packets match both.
+// commute reports whether two rules may change places, though some packets match both. Which packets come to a limit of connections does not
+// matter to it: it counts those that conntrack has confirmed, and what is dropped is not.
 func commute(a, b *ir.Rule) bool {
-	return a.Verdict == b.Verdict && a.Protect == b.Protect && !match.Metered(a) && !match.Metered(b)
+	metered := func(r *ir.Rule) bool {
+		return match.Metered(r) && (r.Connections == nil || len(r.Over) > 0 || r.Observe || r.Verdict != ir.Drop)
+	}
+	return a.Verdict == b.Verdict && a.Protect == b.Protect && !metered(a) && !metered(b)
 }

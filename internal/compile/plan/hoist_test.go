@@ -100,7 +100,7 @@ func follow(s *subject.Subject, pl *plan.Plan, pkt *packet.Packet) string {
 		return fmt.Sprintf("%v, want %v: %s", got, wanted, s.Program.ReasonName(reason))
 	case verdict != want:
 		return fmt.Sprintf("got %s, want %s %s", verdict, want, s.Program.ReasonName(reason))
-	case len(counted) == 0:
+	case len(counted) == 0 && !(reason.Kind == ir.ReasonRule && s.Program.Rules[reason.Index].Reply): // it may have waited
 		return "not counted"
 	case len(counted) > 1 && !slices.ContainsFunc(counted, func(rule int) bool { return rule >= 0 && early(s, &s.Program.Rules[rule]) }):
 		return fmt.Sprintf("counted at %v", counted)
@@ -108,7 +108,7 @@ func follow(s *subject.Subject, pl *plan.Plan, pkt *packet.Packet) string {
 	return ""
 }
 
-// early reports whether a rule asks for what later stages do not know, or must not ask twice, so that they may count its
+// early reports whether a rule asks for what later stages do not know, know otherwise, or must not ask twice, so that they may count its
 // packets again.
 func early(s *subject.Subject, r *ir.Rule) bool {
 	local := func(i int) bool { d := s.Program.Sets[i].Dynamic; return d != nil && d.Local }
@@ -117,7 +117,7 @@ func early(s *subject.Subject, r *ir.Rule) bool {
 			return true
 		}
 	}
-	return len(r.Over)+len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
+	return r.Reply || len(r.Over)+len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
 }
 
 // nothing is the number of no rule, where a stage has none for a packet.
@@ -126,13 +126,13 @@ const nothing = -2
 // at is what a stage does with a packet.
 func at(s *subject.Subject, pl *plan.Plan, stage plan.Stage, pkt *packet.Packet, e *effects) (rule int, v ir.Verdict, again bool) {
 	for _, step := range pl.At(stage) {
-		r := s.Program.Rules[step.Rule]
+		r := *pl.Of(step, stage)
 		only := ir.Program{Sets: s.Program.Sets, Limits: s.Program.Limits, Rules: []ir.Rule{r}}
 		if _, reason := only.Eval(pkt, e.world(s, only.Rules)); reason.Kind == ir.ReasonRule {
 			return step.Rule, r.Verdict, step.Again
 		}
 	}
-	if pl.Default.Stage == stage {
+	if pl.Default.At(stage) {
 		return -1, s.Program.Default, false
 	}
 	return nothing, ir.Pass, false
@@ -141,9 +141,9 @@ func at(s *subject.Subject, pl *plan.Plan, stage plan.Stage, pkt *packet.Packet,
 func placements(pl *plan.Plan) string {
 	var b strings.Builder
 	for i, p := range pl.Rules {
-		fmt.Fprintf(&b, "%s at %s: %s\n", pl.Program.Rules[i].Name, p.Stage, p.Why)
+		fmt.Fprintf(&b, "%s at %s: %s\n", pl.Program.Rules[i].Name, p.Stages(), p.Why)
 	}
-	fmt.Fprintf(&b, "default at %s\n", pl.Default.Stage)
+	fmt.Fprintf(&b, "default at %s\n", pl.Default.Stages())
 	return b.String()
 }
 
@@ -196,7 +196,7 @@ func TestHeldBack(t *testing.T) {
 	}{
 		{plan.TargetXDP, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "xdp raw filter, default filter"},
 		{plan.TargetNftables, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "raw raw filter, default filter"},
-		{plan.TargetXDP, "default: drop\nreplies: drop\nrules: [" + away + ", " + own + "]", "ingress raw, default raw"},
+		{plan.TargetXDP, "default: drop\nreplies: drop\nrules: [" + away + ", " + own + "]", "ingress raw, default xdp and raw"},
 		{plan.TargetXDP, "rules: [{name: far, from: 198.51.100.0/24, to: local, then: pass}, {name: near, from: 203.0.113.0/24, then: reject}]", "xdp ingress, default ingress"},
 	} {
 		s := subject.Lower(t, "essential: {neighbors: off, routers: off, multicast: off, icmp-errors: off, icmpv6-errors: off, dhcp: off, dhcpv6: off, fragments: off}\n"+tt.text)
@@ -209,7 +209,7 @@ func TestHeldBack(t *testing.T) {
 		for _, p := range pl.Rules {
 			got = append(got, string(p.Stage))
 		}
-		if text := fmt.Sprintf("%s, default %s", strings.Join(got, " "), pl.Default.Stage); text != tt.want {
+		if text := fmt.Sprintf("%s, default %s", strings.Join(got, " "), pl.Default.Stages()); text != tt.want {
 			t.Errorf("%s: %s\n got %s\nwant %s", tt.target, tt.text, text, tt.want)
 		}
 	}
@@ -241,7 +241,7 @@ func TestFloodBeforeFilter(t *testing.T) {
 		"default: drop\nrules: [{name: many, port: tcp/80, over: {connections: 20, per: from}, then: drop}]\n",
 		"default: drop\nrules: [{name: old, proto: tcp, state: invalid, then: drop}]\n",
 	} {
-		s := subject.Lower(t, late+"services: [{name: game, port: udp/7000, udp: protect}]\n")
+		s := subject.Lower(t, late+"services: [{name: web, port: tcp/80}, {name: game, port: udp/7000, udp: protect}]\n")
 		pl, err := plan.Hoist(s.Program, plan.TargetXDP)
 		if err != nil {
 			t.Errorf("%s: %v", late, err)

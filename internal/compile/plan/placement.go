@@ -42,7 +42,7 @@ func (pl *Plan) later(r *ir.Rule, place Assignment, from Stage, why string) Assi
 	if key != "" {
 		return place
 	}
-	return Assignment{at, why}
+	return Assignment{Stage: at, Why: why}
 }
 
 // stageNamed returns a stage by its name, or the next stage that the target has. "" returns "".

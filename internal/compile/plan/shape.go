@@ -25,8 +25,8 @@ const (
 // AsksDeviceLast reports whether the rules of a stage in nftables test the device themselves, last: not if every packet is counted or
 // dropped anyway, nor if rules are likely to match the traffic.
 func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
-	likely := func(s Step) bool {
-		r := &pl.Program.Rules[s.Rule]
+	likely := func(step Step) bool {
+		r := pl.Of(step, s)
 		return match.Metered(r) || r.Protect > 0
 	}
 	return len(steps) <= fewRules && !slices.ContainsFunc(steps, likely) && !pl.CheckedAt(s) && !pl.DefaultActs(s)
@@ -36,7 +36,7 @@ func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
 // of IP would have to test the device of each packet for it; at ingress the chain belongs to the device. Beside XDP it is counted, as
 // devices need not count the packets that XDP sees.
 func (pl *Plan) DefaultActs(s Stage) bool {
-	return pl.Default.Stage == s && (pl.Program.Default != ir.Pass || s == StageIngress || pl.Target == TargetXDP)
+	return pl.Default.At(s) && (pl.Program.Default != ir.Pass || s == StageIngress || pl.Target == TargetXDP)
 }
 
 // CheckedAt reports whether checks are made at a stage.
@@ -57,8 +57,8 @@ func (pl *Plan) Forwards(steps []Step) bool {
 // PartsFragments reports whether later fragments leave the chain of a stage before its rules, which costs every packet two tests. Lines for
 // IPv4 test it themselves, last; with IPv6 each would become two lines.
 func (pl *Plan) PartsFragments(s Stage, steps []Step) bool {
-	return (s != StageFilter || pl.FragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(s Step) bool {
-		r := &pl.Program.Rules[s.Rule]
+	return (s != StageFilter || pl.FragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(step Step) bool {
+		r := pl.Of(step, s)
 		return match.ReadsHeader(r) && (len(r.Payload) > 0 || !pl.onlyIPv4(r))
 	})
 }

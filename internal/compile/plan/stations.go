@@ -16,7 +16,7 @@ func (pl *Plan) Predict(m *cost.Model, mix cost.Mix) cost.Prediction {
 
 // Same reports whether another plan of the same program has all rules and the default at the same stages.
 func (pl *Plan) Same(o *Plan) bool {
-	same := func(a, b Assignment) bool { return a.Stage == b.Stage }
+	same := func(a, b Assignment) bool { return a.Stage == b.Stage && a.Also == b.Also }
 	return pl.Target == o.Target && same(pl.Default, o.Default) && slices.EqualFunc(pl.Rules, o.Rules, same)
 }
 
@@ -42,7 +42,7 @@ func (pl *Plan) stations() (list []cost.Station) {
 // Stands reports whether packets meet anything of ours at a stage: rules, checks, the default, or the program in XDP, which
 // stays for what else it does.
 func (pl *Plan) Stands(s Stage) bool {
-	return s == StageXDP || pl.CheckedAt(s) || pl.Default.Stage == s || pl.Uses(s)
+	return s == StageXDP || pl.CheckedAt(s) || pl.Default.At(s) || pl.Uses(s)
 }
 
 func allChecks(of packet.CheckSet) (list []packet.Check) {
@@ -62,9 +62,9 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 	}
 	lookups := pl.lookups(s, steps)
 	for i, step := range steps {
-		r := &pl.Program.Rules[step.Rule]
+		r := pl.Of(step, s)
 		one := cost.Step{Rule: r.Name, Flow: pl.flow(r), Drops: r.Verdict != ir.Pass && !r.Observe}
-		if r.Observe { // its packets go on
+		if r.Observe || step.Wait { // its packets go on
 			one.Rule = ""
 		}
 		switch {
@@ -90,7 +90,7 @@ func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
 	}
 	list := make([]Rule, len(steps))
 	for i, step := range steps {
-		r := &pl.Program.Rules[step.Rule]
+		r := pl.Of(step, s)
 		list[i] = Rule{Rule: r, Lines: 1, Fixed: r.Protect > 0}
 	}
 	return Asked(Arrange(pl.Program.Sets, list))
@@ -106,7 +106,7 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	switch {
 	case s == StageXDP:
 		for _, step := range steps {
-			r := &pl.Program.Rules[step.Rule]
+			r := pl.Of(step, s)
 			a.Sets = max(a.Sets, min(len(r.Src), 1)+min(len(r.Dst), 1))
 			a.Locals = max(a.Locals, pl.locals(r))
 		}

@@ -58,7 +58,7 @@ func (t *transaction) rejoinNext(context.Context) error {
 // trackConnected has conntrack know the connections that began at this host, where it tells the replies of a policy.
 func trackConnected(m *manifest.Manifest) error {
 	asks := func(r manifest.Rule) bool {
-		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Stage == plan.StageFilter)
+		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Last() == plan.StageFilter)
 	}
 	if !slices.ContainsFunc(m.Rules, asks) {
 		return nil
@@ -133,7 +133,7 @@ func (t *transaction) keepReplies(context.Context) error { return knowReplies(t.
 func (t *transaction) trackReplies(context.Context) error {
 	p := t.stages.Program
 	asks := slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule })
-	if !asks || t.target == plan.TargetXDP && t.stages.Default.Stage != plan.StageFilter {
+	if !asks || t.target == plan.TargetXDP && t.stages.Default.Last() != plan.StageFilter {
 		return nil
 	}
 	var open []ir.Range

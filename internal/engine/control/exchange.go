@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/engine/generation"
@@ -160,7 +161,10 @@ func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.M
 	program, numbers := m.Plan(forTarget).Only()
 	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}
 	for i, rule := range numbers {
-		o.Slots[i] = m.Rules[rule].Slot
+		o.Slots[i] = image.SlotWaiting
+		if rule != plan.Waits {
+			o.Slots[i] = m.Rules[rule].Slot
+		}
 	}
 	for _, g := range m.Guards {
 		o.GuardSlots = append(o.GuardSlots, g.Slot)

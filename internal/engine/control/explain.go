@@ -74,18 +74,19 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 	}
 	program, p := plan.Program, spec.Packet()
 	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
-	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Connections: e.none, Observe: e.observed(program)})
+	world := ir.World{Member: c.member, Over: e.below(program), Connections: e.none, Observe: e.observed(program)}
+	verdict, reason := program.Eval(&p, world)
 	e.Verdict, e.Reason = verdict.String(), program.ReasonName(reason)
 	switch reason.Kind {
 	case ir.ReasonRule:
 		r := &program.Rules[reason.Index]
-		e.Line, e.Stage = r.Line, plan.Rules[reason.Index].Stage
+		e.Line, e.Stage = r.Line, plan.StageFor(reason.Index, &p, c.World())
 		if r.Protect > 0 {
 			protection := &program.Protections[r.Protect-1]
 			e.Protection, e.Always = protection.Service, protection.Always
 		}
 	case ir.ReasonDefault:
-		e.Stage = plan.Default.Stage
+		e.Stage = plan.StageForDefault(&p, c.World())
 		if c.Policy.Replies && p.Value[packet.State] == packet.StateNew {
 			e.Passed = append(e.Passed, Passed{Name: compile.RepliesRule, Verdict: ir.Pass.String(), Reply: true})
 		}
@@ -179,7 +180,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 		if err := e.repliesTold(g, spec); err != nil {
 			return Explanation{}, err
 		}
-		if answer.Slot != image.SlotDefault || m.At.Stage == plan.StageXDP {
+		if answer.Slot != image.SlotWaiting && (answer.Slot != image.SlotDefault || m.At.Stage == plan.StageXDP) {
 			e.Path = path(answer)
 			return e, nil
 		}

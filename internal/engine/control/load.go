@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -27,7 +28,10 @@ func (t *transaction) loadProgram(context.Context) (err error) {
 	program, numbers := t.stages.Only()
 	options := xdpgen.Options{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: t.slots.Guards, Protect: t.found}
 	for i, rule := range numbers {
-		options.Slots[i] = t.slots.Slots[rule]
+		options.Slots[i] = image.SlotWaiting
+		if rule != plan.Waits {
+			options.Slots[i] = t.slots.Slots[rule]
+		}
 	}
 	program, options.Slots, t.fresh, err = withTemporary(t.compiled, program, t.manifest, options.Slots, t.manifests)
 	if err != nil {

@@ -94,6 +94,7 @@ func (t *transaction) record(context.Context) error {
 	t.note(t.in.bansWaitFor(m))
 	t.note(t.in.settingsWaitFor(m))
 	t.notes = append(t.notes, portsOf(m)...)
+	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
 	t.warnStrict()
 	if t.move == nil {
 		t.warnSaved()

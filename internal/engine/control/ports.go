@@ -21,7 +21,7 @@ func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFil
 // missed are the rules, checks and the default of a policy that drop packets at a stage that knows them by the name of a device.
 func missed(m *manifest.Manifest) (names []string) {
 	for _, r := range m.Rules {
-		if byName(r.Stage) && r.Verdict != ir.Pass.String() && !r.Observe {
+		if (byName(r.Stage) || byName(r.Also)) && r.Verdict != ir.Pass.String() && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}
@@ -30,7 +30,7 @@ func missed(m *manifest.Manifest) (names []string) {
 			names = append(names, check.String())
 		}
 	}
-	if byName(m.At.Stage) && m.Default != ir.Pass.String() {
+	if byName(m.At.Last()) && m.Default != ir.Pass.String() {
 		names = append(names, "default")
 	}
 	return names
@@ -39,11 +39,11 @@ func missed(m *manifest.Manifest) (names []string) {
 // missedInPlan is missed for a policy that is not applied.
 func missedInPlan(pl *plan.Plan) (names []string) {
 	for i, place := range pl.Rules {
-		if r := &pl.Program.Rules[i]; byName(place.Stage) && r.Verdict != ir.Pass && !r.Observe {
+		if r := &pl.Program.Rules[i]; byName(place.Last()) && r.Verdict != ir.Pass && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}
-	if byName(pl.Default.Stage) && pl.Program.Default != ir.Pass {
+	if byName(pl.Default.Last()) && pl.Program.Default != ir.Pass {
 		names = append(names, "default")
 	}
 	return names

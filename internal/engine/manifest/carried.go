@@ -79,21 +79,24 @@ func (t Count) InPackets() netfilter.Count {
 // the counters of the new one did not start with. Those in netfilter started with first. Those in XDP have all that they have now if both
 // generations count there, and else what was counted before the new one ran.
 func (c *Counts) Leaves(next *Manifest, was *Counts, first Seeds) Carried {
-	own := func(slot uint32, from, to plan.Stage, names ...string) Count {
+	own := func(slot uint32, from, to, also plan.Stage, names ...string) (n Count) {
+		if to != plan.StageXDP || also != "" {
+			n = first.of(names...)
+		}
 		switch {
 		case to != plan.StageXDP:
-			return first.of(names...)
+			return n
 		case from != plan.StageXDP:
-			return was.Slot(slot)
+			return n.plus(was.Slot(slot))
 		}
-		return c.Slot(slot)
+		return n.plus(c.Slot(slot))
 	}
 	var f Carried
 	for i, r := range next.Rules {
 		from := c.Manifest.Rules[i]
-		f.Rules = append(f.Rules, c.Rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, next.CounterOf(i), r.Name)))
+		f.Rules = append(f.Rules, c.Rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, r.Also, next.CounterOf(i), r.Name)))
 	}
-	f.Default = c.ByDefault().minus(own(image.SlotDefault, c.Manifest.At.Stage, next.At.Stage, next.Ruleset().DefaultCounter()))
+	f.Default = c.ByDefault().minus(own(image.SlotDefault, c.Manifest.At.Stage, next.At.Stage, next.At.Also, next.Ruleset().DefaultCounter()))
 	if next.Ruleset() == nil || c.Ruleset == nil {
 		return f
 	}
@@ -107,10 +110,10 @@ func (c *Counts) Leaves(next *Manifest, was *Counts, first Seeds) Carried {
 // GoesOn returns the counts to add to those of the next generation, which may have other rules: for rules that both have in XDP, the counts
 // that are added now; for a default that one of them does not count, all. Counters in netfilter start with all of it.
 func (c *Counts) GoesOn(next *Manifest) Carried {
-	before := map[uint64]Count{}
+	before, later := map[uint64]Count{}, map[uint64]Count{}
 	for i, r := range c.Manifest.Rules {
 		if r.Stage == plan.StageXDP {
-			before[r.Fingerprint] = c.Carried.Rule(i)
+			before[r.Fingerprint], later[r.Fingerprint] = c.Carried.Rule(i), c.later(i, r)
 		}
 	}
 	var f Carried
@@ -118,6 +121,9 @@ func (c *Counts) GoesOn(next *Manifest) Carried {
 		var n Count
 		if r.Stage == plan.StageXDP {
 			n = before[r.Fingerprint]
+			if r.Also == "" {
+				n = n.plus(later[r.Fingerprint])
+			}
 		}
 		f.Rules = append(f.Rules, n)
 	}
@@ -127,6 +133,9 @@ func (c *Counts) GoesOn(next *Manifest) Carried {
 		f.Default = c.ByDefault()
 	case next.At.Stage == plan.StageXDP && c.Manifest.At.Stage == plan.StageXDP:
 		f.Default = c.Carried.Default
+		if next.At.Also == "" {
+			f.Default = f.Default.plus(c.defaultLater())
+		}
 	}
 	return f
 }
@@ -134,15 +143,20 @@ func (c *Counts) GoesOn(next *Manifest) Carried {
 // Stay returns the counts in netfilter, by the names of their counters, without those of rules and of a default that the next generation
 // lacks.
 func (c *Counts) Stay(next *Manifest) map[string]Count {
-	counts, stays := maps.Clone(c.Named), map[string]uint64{}
+	counts, stays := maps.Clone(c.Named), map[string]Rule{}
 	for _, r := range next.Rules {
-		stays[r.Name] = r.Fingerprint
+		stays[r.Name] = r
 	}
 	for i, r := range c.Manifest.Rules[:min(len(c.Manifest.Rules), len(c.Ruleset.Rules))] {
 		name := c.Ruleset.Rules[i]
-		if f, ok := stays[r.Name]; !ok || f != r.Fingerprint {
+		to, ok := stays[r.Name]
+		_, counted := counts[name]
+		switch {
+		case !ok || to.Fingerprint != r.Fingerprint:
 			delete(counts, name)
-		} else if _, ok := counts[name]; ok {
+		case counted && r.Stage == plan.StageXDP && to.Stage == plan.StageXDP: // the rest stays in its slot
+			counts[name] = c.later(i, r)
+		case counted:
 			counts[name] = c.Rule(i, r)
 		}
 	}
@@ -153,6 +167,9 @@ func (c *Counts) Stay(next *Manifest) map[string]Count {
 		delete(counts, c.Ruleset.Default)
 	} else if _, ok := counts[c.Ruleset.Default]; ok {
 		counts[c.Ruleset.Default] = c.ByDefault()
+		if c.Manifest.At.Stage == plan.StageXDP && next.At.Stage == plan.StageXDP {
+			counts[c.Ruleset.Default] = c.defaultLater()
+		}
 	}
 	return counts
 }

@@ -63,15 +63,37 @@ func (c *Counts) Slot(n uint32) Count {
 // Rule is the count of a rule, by its index in the manifest.
 func (c *Counts) Rule(i int, r Rule) Count {
 	n := c.Carried.Rule(i)
-	switch {
-	case r.Stage == plan.StageXDP:
-		return n.plus(c.Slot(r.Slot))
-	case r.Temporary:
-		return c.Named[c.Manifest.CounterOf(i)]
-	case c.Ruleset == nil || i >= len(c.Ruleset.Rules):
-		return n
+	if r.Stage == plan.StageXDP {
+		return n.plus(c.Slot(r.Slot)).plus(c.later(i, r))
 	}
-	return n.plus(c.Named[c.Ruleset.Rules[i]])
+	if r.Temporary {
+		return c.Named[c.Manifest.CounterOf(i)]
+	}
+	return n.plus(c.inRuleset(i))
+}
+
+// inRuleset is what netfilter counts of a rule.
+func (c *Counts) inRuleset(i int) Count {
+	if c.Ruleset == nil || i >= len(c.Ruleset.Rules) {
+		return Count{}
+	}
+	return c.Named[c.Ruleset.Rules[i]]
+}
+
+// later is what netfilter counts of a rule in XDP, of what waited there.
+func (c *Counts) later(i int, r Rule) Count {
+	if r.Also == "" {
+		return Count{}
+	}
+	return c.inRuleset(i)
+}
+
+// defaultLater is later for the default.
+func (c *Counts) defaultLater() Count {
+	if c.Manifest.At.Also == "" || c.Ruleset == nil {
+		return Count{}
+	}
+	return c.Named[c.Ruleset.Default]
 }
 
 // Check is the count of a check, and where it is done, if it is.
@@ -106,7 +128,7 @@ func (c *Counts) ByDefault() Count {
 	n := c.Carried.Default
 	switch {
 	case c.Manifest.At.Stage == plan.StageXDP:
-		return n.plus(c.Slot(image.SlotDefault))
+		return n.plus(c.Slot(image.SlotDefault)).plus(c.defaultLater())
 	case c.Ruleset != nil:
 		return n.plus(c.Named[c.Ruleset.Default])
 	}

@@ -79,7 +79,8 @@ type Rule struct {
 	Verdict     string     `json:"verdict"`
 	Slot        uint32     `json:"slot"` // in the map of counters, when the stage is xdp
 	Stage       plan.Stage `json:"stage"`
-	Why         string     `json:"why"` // it is that stage
+	Also        plan.Stage `json:"also,omitempty"` // where it decides, and is counted, too: plan.Assignment
+	Why         string     `json:"why"`            // it is that stage
 	Line        int        `json:"line,omitempty"`
 	Merged      int        `json:"merged,omitempty"`
 	Observe     bool       `json:"observe,omitempty"`   // it only counts
@@ -107,7 +108,7 @@ func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest 
 	}
 	for i, r := range p.Rules {
 		m.Rules = append(m.Rules, Rule{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: numbers.Slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: numbers.Slots[i], Stage: pl.Rules[i].Stage, Also: pl.Rules[i].Also, Why: pl.Rules[i].Why,
 			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Protect: r.Protect, Fingerprint: fingerprint(p, r),
 		})
 	}
@@ -204,6 +205,8 @@ func (m *Manifest) Reason(slot uint32) string {
 		return "not-ip"
 	case slot == image.SlotDefault:
 		return "default"
+	case slot == image.SlotWaiting:
+		return "waiting"
 	case slot == image.SlotReplies:
 		return "replies"
 	case slot < uint32(packet.NumChecks):

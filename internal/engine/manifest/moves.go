@@ -64,7 +64,7 @@ func (m *Manifest) Plan(p *ir.Program) *plan.Plan {
 		if r.Temporary {
 			break
 		}
-		pl.Rules = append(pl.Rules, plan.Assignment{Stage: r.Stage, Why: r.Why})
+		pl.Rules = append(pl.Rules, plan.Assignment{Stage: r.Stage, Also: r.Also, Why: r.Why})
 	}
 	return pl
 }

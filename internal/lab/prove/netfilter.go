@@ -46,6 +46,7 @@ func CompileNetfilter(ctx context.Context, pl *plan.Plan, devices []string) (*Ne
 	for i := range pl.Rules {
 		w.stages = append(w.stages, slices.Index(pl.Target.Stages(), pl.Rules[i].Stage))
 	}
+	w.defaultStage = slices.Index(pl.Target.Stages(), pl.Default.Stage)
 	return &Netfilter{pl.Program, w}, nil
 }
 
@@ -297,7 +298,7 @@ func (q *query) counters(w *netWorld, n *netMachine) {
 	}
 }
 
-// early are the packets that a rule counts in the place of one before it in the policy: with the same verdict, and at an earlier stage. instead are those that
+// early are the packets that a rule, or the default, counts in the place of one before it in the policy: with the same verdict, and at an earlier stage. instead are those that
 // a counter may count so, early those that it need not count, as another has.
 func (w *netWorld) early(m *meaning, n *netMachine, slot func(uint32) *smt.Term) (instead, early map[string]*smt.Term) {
 	instead, early = map[string]*smt.Term{}, map[string]*smt.Term{}
@@ -311,6 +312,11 @@ func (w *netWorld) early(m *meaning, n *netMachine, slot func(uint32) *smt.Term)
 			name, of := w.out.Rules[i], w.out.Rules[j]
 			decides := slot(m.world.slots[j])
 			instead[name] = m.Or(orFalse(m.Context, instead[name]), m.And(decides, m.matches[i]))
+			early[of] = m.Or(orFalse(m.Context, early[of]), m.And(decides, orFalse(m.Context, n.counted[name])))
+		}
+		if of, name := w.out.Rules[j], w.out.Default; !first.Observe && name != "" && first.Verdict == m.program.Default && w.defaultStage < w.stages[j] {
+			decides := slot(m.world.slots[j])
+			instead[name] = m.Or(orFalse(m.Context, instead[name]), decides)
 			early[of] = m.Or(orFalse(m.Context, early[of]), m.And(decides, orFalse(m.Context, n.counted[name])))
 		}
 	}

@@ -16,16 +16,17 @@ import (
 // netWorld is what the tables and the policy are asked about beside the packet: the names that the policy's sets and limits have in the tables, and what
 // nobody knows before it happens. That is uninterpreted: both sides are asked the same, with equal arguments.
 type netWorld struct {
-	program *ir.Program
-	out     *nftables.Ruleset
-	tables  []*nftable.Table
-	devices []string
-	others  bool              // the packets come in by other devices
-	stages  []int             // of each rule, by their order
-	sets    map[string]setUse // by their names in the table
-	limits  map[string]int    // of objects and sets, the limit's index
-	crowds  map[string]int    // of sets that count connections, the rule's index
-	spans   map[spansKey][]span
+	program      *ir.Program
+	out          *nftables.Ruleset
+	tables       []*nftable.Table
+	devices      []string
+	others       bool              // the packets come in by other devices
+	stages       []int             // of each rule, by their order
+	defaultStage int               // of the default, likewise
+	sets         map[string]setUse // by their names in the table
+	limits       map[string]int    // of objects and sets, the limit's index
+	crowds       map[string]int    // of sets that count connections, the rule's index
+	spans        map[spansKey][]span
 }
 
 // setUse is what a set of the table has of a set of the policy that changes while the table decides.

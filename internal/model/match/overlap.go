@@ -16,7 +16,7 @@ func Overlap(sets []ir.Set, a, b *ir.Rule) bool {
 			return false
 		}
 	}
-	return ranges.Overlap(Protocols(a), Protocols(b)) && familiesOverlap(sets, a, b) &&
+	return ranges.Overlap(Protocols(a), Protocols(b)) && ranges.Overlap(fragments(a), fragments(b)) && familiesOverlap(sets, a, b) &&
 		addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
 }
 
@@ -86,6 +86,16 @@ func protocolsOf(m ir.Match) (of []ir.Range) {
 		}
 	}
 	return ranges.Normalize(of)
+}
+
+// fragments are which fragments of datagrams a rule can match: a later one has no ports, flags or types, and begins no connection, as conntrack
+// has put it to the others before.
+func fragments(r *ir.Rule) []ir.Range {
+	header := func(m ir.Match) bool { return IsHeader(m.Field) && !m.Has(m.Field.Size()-1) } // the value of packets without the field
+	if r.Connections != nil || slices.ContainsFunc(r.Match, header) {
+		return ranges.Common(Values(r, packet.Fragment), []ir.Range{WithHeader}, packet.Fragment.Size())
+	}
+	return Values(r, packet.Fragment)
 }
 
 // addrsOverlap reports whether an address could satisfy both lists of conditions.
