@@ -69,7 +69,7 @@ func (t *transaction) protect(context.Context) error {
 }
 
 // record plans the counters, and writes the manifest.
-func (t *transaction) record(context.Context) error {
+func (t *transaction) record(ctx context.Context) error {
 	t.slots = manifest.PlanSlots(t.compiled.Program, t.manifests)
 	for i := range t.found {
 		t.found[i].Slots = t.slots.Outcomes[i]
@@ -95,6 +95,8 @@ func (t *transaction) record(context.Context) error {
 	t.note(t.in.settingsWaitFor(m))
 	t.notes = append(t.notes, portsOf(m)...)
 	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
+	t.notes = append(t.notes, bridgedNotes(m)...)
+	t.notes = append(t.notes, offloadNotes(ctx, m)...)
 	t.warnStrict()
 	if t.move == nil {
 		t.warnSaved()
