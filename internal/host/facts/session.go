@@ -21,13 +21,23 @@ func Clients(sessions []Session) (list []netip.Prefix) {
 }
 
 // Sessions finds the SSH session that this process belongs to: sshd says so in SSH_CONNECTION. sudo and su drop the
-// variable, so the processes above are asked too.
+// variable, so the processes above are asked too; where none has it, the connection of an SSH server above is the session.
 func Sessions() []Session {
 	if s, ok := parseSession(os.Getenv("SSH_CONNECTION")); ok {
 		return []Session{s}
 	}
 	for pid := os.Getppid(); pid > 1; pid = parent(pid) {
 		if s, ok := parseSession(environment(pid, "SSH_CONNECTION")); ok {
+			return []Session{s}
+		}
+	}
+	return acceptedAbove(os.Getppid())
+}
+
+// acceptedAbove is the connection of the nearest SSH server, from a process upwards.
+func acceptedAbove(pid int) []Session {
+	for ; pid > 1; pid = parent(pid) {
+		if s, ok := accepted(pid); ok {
 			return []Session{s}
 		}
 	}
@@ -38,6 +48,12 @@ func Sessions() []Session {
 // and has found none.
 func SessionsOf(pid int) (list []Session, known bool) {
 	known = pid > 1
+	defer func(first int) {
+		if list == nil {
+			list = acceptedAbove(first)
+			known = known || list != nil
+		}
+	}(pid)
 	for ; pid > 1; pid = parent(pid) {
 		if f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid)); err != nil {
 			known = false

@@ -3,6 +3,7 @@ package sockets
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,22 +12,36 @@ import (
 // left out.
 func Programs() Owners {
 	o := Owners{}
-	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	each("[0-9]*", func(process string, inode uint32) {
+		if name, err := os.ReadFile(filepath.Join(process, "comm")); err == nil {
+			o[inode] = strings.TrimSpace(string(name))
+		}
+	})
+	return o
+}
+
+// Inodes are those of the sockets that a process has open.
+func Inodes(pid int) (list []uint32) {
+	each(strconv.Itoa(pid), func(_ string, inode uint32) { list = append(list, inode) })
+	return list
+}
+
+// HeldBy reports whether a process has the socket open.
+func (s Socket) HeldBy(pid int) bool { return slices.Contains(Inodes(pid), s.inode) }
+
+// each calls fn for the sockets of processes, whose numbers match a pattern.
+func each(pattern string, fn func(process string, inode uint32)) {
+	files, _ := filepath.Glob("/proc/" + pattern + "/fd/*")
 	for _, file := range files {
 		target, err := os.Readlink(file)
 		if err != nil || !strings.HasPrefix(target, "socket:[") {
 			continue
 		}
 		inode, err := strconv.ParseUint(strings.Trim(target, "socket:[]"), 10, 32)
-		if err != nil {
-			continue
-		}
-		name, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(file)), "comm"))
 		if err == nil {
-			o[uint32(inode)] = strings.TrimSpace(string(name))
+			fn(filepath.Dir(filepath.Dir(file)), uint32(inode))
 		}
 	}
-	return o
 }
 
 // Owners are names of programs by the inodes of their sockets.
