@@ -2,9 +2,12 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/host/facts"
@@ -17,14 +20,24 @@ import (
 type LockoutError struct {
 	Session facts.Session
 	Reason  string
+	Carrier *facts.Carrier // that would be cut; nil: the session itself
 }
 
 func (e *LockoutError) Error() string {
+	if c := e.Carrier; c != nil {
+		return fmt.Sprintf("this session, from %s to %s, comes through the tunnel %s: %s drops %s, which carries it. It would go on while this host's own packets "+
+			"make replies of the carrier's, and end for good some minutes after them", e.Session.Client, e.Session.Server, c.Device, e.Reason, c)
+	}
 	return fmt.Sprintf("the policy would drop this session, from %s to %s: %s drops it", e.Session.Client, e.Session.Server, e.Reason)
 }
 
 // Hint says what to do.
 func (e *LockoutError) Hint() string {
+	if c := e.Carrier; c != nil && c.Remote.IsValid() {
+		return fmt.Sprintf("let it pass, as with `- {name: %s, from: %s, proto: %d, then: pass}` under rules, or use --force", c.Device, c.Remote, c.Proto)
+	} else if c != nil {
+		return fmt.Sprintf("let it pass, as with `- {name: %s, port: %s}` under services, or use --force", c.Device, c.By)
+	}
 	return fmt.Sprintf("let it pass, as with `- {name: admin, from: %s, proto: tcp, port: %d, then: pass}` as the first rule, or use --force",
 		e.Session.Client.Addr(), e.Session.Server.Port())
 }
@@ -34,6 +47,9 @@ func (e *LockoutError) Hint() string {
 func (t *transaction) guard(context.Context) error {
 	for _, s := range t.options.Sessions {
 		if !facts.Passes(s.Client.Addr(), t.devices()) {
+			if err := t.carries(s); err != nil {
+				return err
+			}
 			continue
 		}
 		for _, is := range sessionPackets() {
@@ -50,6 +66,59 @@ func (t *transaction) guard(context.Context) error {
 	return nil
 }
 
+// anyone is an address of the Internet that no other end of a tunnel has: who begins at a port of this host may come from anywhere.
+var anyone = map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{8, 8, 4, 4}), false: netip.MustParseAddr("2001:4860:4860::8844")} // by Is4
+
+// carries returns an error when a session comes through a tunnel of which the policy would let none of what may carry it begin anew: from the
+// tunnel's other end if that is known, else from anywhere.
+func (t *transaction) carries(s facts.Session) error {
+	var cut error
+	for _, c := range facts.Carriers(s.Client.Addr()) {
+		line := fmt.Sprintf("proto=%d %s > %s", c.Proto, c.Remote, c.Addr)
+		if !c.Remote.IsValid() {
+			to := c.Addr
+			if to.IsUnspecified() {
+				to = t.ownAddress()
+			}
+			name, _, _ := strings.Cut(c.By.String(), "/")
+			line = strings.TrimSuffix(fmt.Sprintf("%s %s > %s S", name, netip.AddrPortFrom(anyone[to.Is4()], 40000), netip.AddrPortFrom(to, c.By.Port)),
+				map[bool]string{true: " S"}[name == "udp"])
+		}
+		spec, err := packet.Parse(line)
+		if err != nil {
+			return fmt.Errorf("tunnel %q: %w", line, err)
+		}
+		err = t.allows(s, spec)
+		var lockout *LockoutError
+		if !errors.As(err, &lockout) {
+			return err // it passes, or cannot be asked
+		}
+		lockout.Carrier, cut = &c, lockout
+		if c.Chosen { // where this host begins the tunnel, its packets open it again
+			t.note(lockout.Error() + "; unless this host begins the tunnel, " + strings.TrimSuffix(lockout.Hint(), ", or use --force"))
+			cut = nil
+		}
+	}
+	return cut
+}
+
+// ownAddress is an address of the devices that are filtered.
+func (t *transaction) ownAddress() netip.Addr {
+	for _, name := range t.devices() {
+		device, err := net.InterfaceByName(name)
+		if err != nil {
+			continue
+		}
+		list, _ := device.Addrs()
+		for _, a := range list {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
+				return p.Addr()
+			}
+		}
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 2, 1}) // none: what is asked is about the port
+}
+
 // sessionPackets are the packets of a session. Where conntrack does not pick up connections in their middle, one that it
 // has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
 func sessionPackets() []string {
@@ -64,7 +133,7 @@ func sessionPackets() []string {
 func (t *transaction) allows(s facts.Session, spec packet.Spec) error {
 	pkt := spec.Packet()
 	if verdict, reason := t.compiled.Program.Eval(&pkt, ir.World{Member: t.member}); verdict != ir.Pass {
-		return &LockoutError{s, reasonPhrase(t.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
+		return &LockoutError{Session: s, Reason: reasonPhrase(t.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
 	}
 	if t.program == nil {
 		return nil
@@ -74,7 +143,7 @@ func (t *transaction) allows(s facts.Session, spec packet.Spec) error {
 		return err
 	}
 	if answer.Verdict != 0 {
-		return &LockoutError{s, reasonPhrase(t.manifest.Reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
+		return &LockoutError{Session: s, Reason: reasonPhrase(t.manifest.Reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
 	}
 	return nil
 }
