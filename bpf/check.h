@@ -59,5 +59,9 @@ const volatile __u64 observed_checks;
 			(failed) = opaque((failed) | BIT(check)); \
 	} while (0)
 
+/* Checks of who may send. A reply passes before them where replies_first is set, a constant to the verifier. */
+#define SENDER_CHECKS (BIT(CHECK_BOGON_SOURCE) | BIT(CHECK_REFLECTOR_SOURCE))
+const volatile bool replies_first;
+
 /* Whether a check is on. To be tested before a condition that is expensive. */
 #define enabled(check) ((enabled_checks | observed_checks) & BIT(check))

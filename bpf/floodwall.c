@@ -80,6 +80,15 @@ static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
 	return decision & ~DECISION_CONDITIONAL;
 }
 
+/* Whether a frame fails a check of who may send, and none that drops and comes first: what carries an impossible source answers no flow. */
+static __always_inline bool only_sender_fails(struct frame *f)
+{
+	__u64 failed = opaque(f->failed);
+
+	return failed & (enabled_checks | observed_checks) & SENDER_CHECKS &&
+	       !(failed & enabled_checks & ~SENDER_CHECKS);
+}
+
 static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 {
 	struct cursor c = {
@@ -118,6 +127,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 		check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
+	if (replies_first && only_sender_fails(f) && packet_is_reply(ctx, &f->packet))
+		f->failed &= ~SENDER_CHECKS;
 	/* A packet that fails a check is dropped: parsing its DNS query would be wasted. */
 	no_dns(&f->packet);
 	if (!(opaque(f->failed) & enabled_checks))

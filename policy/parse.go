@@ -178,7 +178,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	if !seen["boot"] {
 		to.BootClosed = to.Default == Drop
 	}
-	to.Replies = to.Default == Drop && (to.Replies || !seen["replies"])
+	to.Replies = to.Replies || to.Default == Drop && !seen["replies"]
 	p.untrackedServices(to)
 	p.untrackedConnections(to)
 	if d := &to.Daemon; d.Detect.On { // an attack on a small service would have too few samples of a share that is fixed

@@ -14,7 +14,7 @@ type Policy struct {
 	File      string // as it was named; relative list files are relative to its directory
 	Devices   []Device
 	Default   Verdict
-	Replies   bool // beside Drop: what answers a packet that left passes
+	Replies   bool // what answers a packet that left passes; beside Drop unless the policy says otherwise
 	Checks    packet.CheckSet
 	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
 	Observed  packet.CheckSet // checks that only count; none of them is in Checks

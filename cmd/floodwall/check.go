@@ -83,7 +83,8 @@ func check(ctx context.Context, e *env, file string) error {
 	if err != nil {
 		return err
 	}
-	e.Notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan)))
+	e.Notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan),
+		control.SenderNotes(c.Policy, c.Program)))
 	if absent := operate.Absent(c.Policy); absent != nil {
 		e.WarnOf(absent)
 	}

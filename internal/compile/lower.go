@@ -48,6 +48,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		file: p.File,
 		program: &ir.Program{
 			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), File: p.File, Placement: ir.Placement(p.Placement),
+			RepliesFirst:  p.Replies && !p.RepliesTracked && (p.Checks|p.Observed)&packet.SenderChecks != 0,
 			SampleTraffic: p.Daemon.Sample, SamplesAdapt: p.Daemon.Adapts, SamplesLeaving: p.Daemon.Detect.On,
 		},
 		named:       map[string]int{},

@@ -218,6 +218,7 @@ const (
 	floodwallVarReadsDatagrams     = "reads_datagrams"
 	floodwallVarReadsKernel        = "reads_kernel"
 	floodwallVarReadsMss           = "reads_mss"
+	floodwallVarRepliesFirst       = "replies_first"
 	floodwallVarReplyFilter        = "reply_filter"
 	floodwallVarReplyFlows         = "reply_flows"
 	floodwallVarReporting          = "reporting"
@@ -411,6 +412,7 @@ type floodwallVariableSpecs struct {
 	ReadsDatagrams     *ebpf.VariableSpec `ebpf:"reads_datagrams"`
 	ReadsKernel        *ebpf.VariableSpec `ebpf:"reads_kernel"`
 	ReadsMss           *ebpf.VariableSpec `ebpf:"reads_mss"`
+	RepliesFirst       *ebpf.VariableSpec `ebpf:"replies_first"`
 	ReplyFilter        *ebpf.VariableSpec `ebpf:"reply_filter"`
 	ReplyFlows         *ebpf.VariableSpec `ebpf:"reply_flows"`
 	Reporting          *ebpf.VariableSpec `ebpf:"reporting"`
@@ -621,6 +623,7 @@ type floodwallVariables struct {
 	ReadsDatagrams     *ebpf.Variable `ebpf:"reads_datagrams"`
 	ReadsKernel        *ebpf.Variable `ebpf:"reads_kernel"`
 	ReadsMss           *ebpf.Variable `ebpf:"reads_mss"`
+	RepliesFirst       *ebpf.Variable `ebpf:"replies_first"`
 	ReplyFilter        *ebpf.Variable `ebpf:"reply_filter"`
 	ReplyFlows         *ebpf.Variable `ebpf:"reply_flows"`
 	Reporting          *ebpf.Variable `ebpf:"reporting"`

@@ -57,18 +57,20 @@ func (c *chain) add(format string, args ...any) {
 func (f *familyBuilder) build() {
 	if f.hasRaw() {
 		t := f.table("raw", f.mainChain("RAW"))
-		f.checks(t)
+		f.checks(t, plan.StageRaw)
 		f.stage(t, plan.StageRaw)
 	}
 	f.untracked()
 	if f.hasFilter() {
 		t := f.table("filter", f.mainChain("FILTER"))
+		f.checks(t, plan.StageFilter)
 		f.translated(t)
 		f.stage(t, plan.StageFilter)
 		if f.forwardChain() != t.head {
 			f.hops, t.head, t.rests = 1, f.forwardChain(), 0
 			delete(t.names, t.head) // it was kept free
 			t.at = t.chain(t.head)
+			f.checks(t, plan.StageFilter)
 			f.translated(t)
 			f.stage(t, plan.StageFilter)
 			f.hops = 0

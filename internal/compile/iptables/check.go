@@ -13,27 +13,30 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// checks adds the checks, in their order: the first that a packet fails is its reason. Those that only count come behind
+// checks adds the checks of a stage, in their order: the first that a packet fails is its reason. Those that only count come behind
 // those that drop, in a chain of their own, which is left at the first that counts.
-func (f *familyBuilder) checks(t *table) {
+func (f *familyBuilder) checks(t *table, s plan.Stage) {
 	f.passing = false
+	var observed []packet.Check
 	for c := range packet.NumChecks {
-		if f.pl.Program.Checks.Has(c) {
+		switch {
+		case f.pl.CheckStage(c) != s:
+		case f.pl.Program.Checks.Has(c):
 			f.writeCheck(t, c, ir.Drop)
+		case f.pl.Program.Observed.Has(c):
+			observed = append(observed, c)
 		}
 	}
 	f.byProtocol(t, t.at)
-	if f.pl.Program.Observed == 0 {
+	if observed == nil {
 		return
 	}
 	own := t.chain(f.chainName("OBSERVED"))
 	t.at.add("-j %s", own.name)
 	main := t.at
 	t.at, f.passing = own, true
-	for c := range packet.NumChecks {
-		if f.pl.Program.Observed.Has(c) {
-			f.writeCheck(t, c, ir.Pass)
-		}
+	for _, c := range observed {
+		f.writeCheck(t, c, ir.Pass)
 	}
 	t.at = main
 }
@@ -41,10 +44,16 @@ func (f *familyBuilder) checks(t *table) {
 func (f *familyBuilder) writeCheck(t *table, c packet.Check, v ir.Verdict) {
 	mark := lineMark{comment: "check:" + c.String(), reason: c.String()}
 	for _, condition := range f.check(c) {
+		if f.pl.CheckStage(c) == plan.StageFilter { // where replies come before it
+			condition = condition.and(noReply)
+		}
 		f.condition(t, &ir.Rule{Name: c.String(), Verdict: v}, condition, mark)
 		f.out.Checks[c] = mark.comment
 	}
 }
+
+// noReply holds for a packet that answers none that left.
+var noReply = states(ranges.Complement(ir.Replies.Values, packet.State.Size()))
 
 // left are the checks that are asked for and not made, or not whole.
 func (b *builder) left() (list []plan.LeftCheck) {

@@ -261,6 +261,25 @@ func (n *generator) filter() {
 	n.hook("forward", all, "", place.forwarded())
 }
 
+// senders begins a chain at filter with the checks of who may send, where replies pass before them.
+func (n *generator) senders() {
+	checks := n.checks(plan.StageFilter)
+	write := func(list []packet.Check, verdict string) {
+		lines := n.checkLines(list, verdict)
+		for i := range lines {
+			lines[i].text += " " + noReply
+		}
+		n.plainGuards(lines, "")
+	}
+	write(checks.dropping, "drop")
+	if len(checks.observed) > 0 {
+		n.line("jump", n.called("filter-observed", func() { write(checks.observed, "return") }))
+	}
+}
+
+// noReply tests that a packet answers none that left.
+const noReply = "ct state new,invalid,untracked"
+
 // hook writes the chain of a hook at filter: rules, and then those of the chain next, or the default.
 func (n *generator) hook(name string, steps []plan.Step, next string, p chainInput) {
 	all := n.plan.At(plan.StageFilter)
@@ -269,6 +288,7 @@ func (n *generator) hook(name string, steps []plan.Step, next string, p chainInp
 	}
 	n.chain(name, name+" priority "+priorityFilter)
 	p.outside = n.entrance(plan.StageFilter, all)
+	n.senders()
 	if n.plan.PartsFragments(plan.StageFilter, all) {
 		n.guards(name, n.fragments(name, plan.StageFilter, steps, stageChecks{}, p))
 	}

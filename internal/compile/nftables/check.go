@@ -148,7 +148,7 @@ func (n *generator) checks(s plan.Stage) (at stageChecks) {
 			n.out.Left = append(n.out.Left, plan.LeftCheck{Check: c, Why: check.left})
 		}
 		switch {
-		case check.lines == nil || plan.TargetNftables.CheckStage(c) != s:
+		case check.lines == nil || n.plan.CheckStage(c) != s:
 		case drops:
 			at.dropping = append(at.dropping, c)
 		case counts:

@@ -91,8 +91,8 @@ const (
 //     long as its burst takes to be forgotten, or has no connection any more.
 //   - Connections are counted from when the table is there, and those of TCP until conntrack sees their end: in TIME_WAIT or CLOSE.
 //   - At filter a destination that NAT has translated there counts as the host's own, which it was when it came in.
-//   - The check own-source is made at raw: a rule at ingress may have counted such a packet before. None
-//     has answered it: with that check, rules that reject stand behind it.
+//   - The check own-source is made at raw, and where replies come before packet.SenderChecks, these are made at filter: a rule at an
+//     earlier stage may have counted such a packet before. None has answered it: rules that reject stand behind these checks.
 //
 // From raw on the device is known by its name: a device includes its VLAN devices that are called like it, as eth0.5. The
 // ports of a bridge or a bond are not seen there, but the bridge or bond itself.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -33,7 +34,7 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	case r.Verdict == ir.Reject && s == StageRaw && pl.Target == TargetIptables:
 		return "then: reject", "REJECT of iptables works in the filter table only"
 	case r.Verdict == ir.Reject && !pl.answers(s):
-		return "then: reject", "the check own-source is made at raw, and what fails it must get no answer"
+		return "then: reject", fmt.Sprintf("the check %s is made later, and what fails it must get no answer", pl.lastCheck(s))
 	case s == StageIngress && pl.asksLocal(r):
 		return "local", "whether an address is the host's own is known from IP's routing table, which nftables asks from prerouting on"
 	}
@@ -54,9 +55,19 @@ func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
 	return pl.Unfit(r, s)
 }
 
+// lastCheck names a check that drops and is made behind a stage, "" when there is none.
+func (pl *Plan) lastCheck(s Stage) string {
+	for _, c := range allChecks(pl.Program.Checks) {
+		if pl.after(pl.CheckStage(c), s) {
+			return c.String()
+		}
+	}
+	return ""
+}
+
 // answers reports whether a stage may answer packets: all checks have been made by then.
 func (pl *Plan) answers(s Stage) bool {
-	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(pl.Target.CheckStage(packet.OwnSource), s)
+	return pl.lastCheck(s) == ""
 }
 
 func (pl *Plan) unfitField(m ir.Match, s Stage) string {

@@ -399,10 +399,10 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 }
 
 // reassembled reports whether conntrack has put fragments of both families together before the filter stage, by whose rules here is decided.
-// It does where a rule asks it (nf_ct_netns_get() of the kernel's net/netfilter/nf_conntrack_proto.c). Else IPv6 reassembles behind the hook for
+// It does where a check or a rule asks it (nf_ct_netns_get() of the kernel's net/netfilter/nf_conntrack_proto.c). Else IPv6 reassembles behind the hook for
 // input, and a router does not reassemble.
 func (pl *Plan) reassembled(here []int) bool {
-	return slices.ContainsFunc(here, func(i int) bool {
+	return pl.CheckedAt(StageFilter) || slices.ContainsFunc(here, func(i int) bool {
 		r := &pl.Program.Rules[i]
 		asks := r.Connections != nil || pl.ProxiedAt(i, StageFilter) ||
 			slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
@@ -416,7 +416,7 @@ func disturbs(r *ir.Rule) bool { return r.Verdict != ir.Pass || match.Metered(r)
 
 // Uses reports whether a stage has anything to decide.
 func (pl *Plan) Uses(s Stage) bool {
-	return pl.Default.At(s) && pl.Program.Default != ir.Pass || s == StageFilter && pl.Proxies() ||
+	return pl.Default.At(s) && pl.Program.Default != ir.Pass || s == StageFilter && (pl.Proxies() || pl.CheckedAt(s)) ||
 		slices.ContainsFunc(pl.Rules, func(p Assignment) bool { return p.At(s) })
 }
 

@@ -278,7 +278,7 @@ func TestOwnSourceBeforeReject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at := tt.target.CheckStage(packet.OwnSource); at != tt.check {
+		if at := tt.target.CheckStage(packet.OwnSource, false); at != tt.check {
 			t.Errorf("%s: own-source at %s, want %s", tt.target, at, tt.check)
 		}
 		if pl.Rules[0].Stage != tt.closed || pl.Rules[1].Stage != tt.shut {

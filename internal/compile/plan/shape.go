@@ -42,13 +42,13 @@ func (pl *Plan) DefaultActs(s Stage) bool {
 // CheckedAt reports whether checks are made at a stage.
 func (pl *Plan) CheckedAt(s Stage) bool {
 	return slices.ContainsFunc(allChecks(pl.Program.Checks|pl.Program.Observed), func(c packet.Check) bool {
-		return pl.Target.CheckStage(c) == s && pl.Target.Makes(c)
+		return pl.CheckStage(c) == s && pl.Target.Makes(c)
 	})
 }
 
 // Forwards reports whether anything is decided at filter of packets on their way through.
 func (pl *Plan) Forwards(steps []Step) bool {
-	return pl.DefaultActs(StageFilter) || slices.ContainsFunc(steps, func(s Step) bool {
+	return pl.DefaultActs(StageFilter) || pl.CheckedAt(StageFilter) || slices.ContainsFunc(steps, func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
 		return (!s.Again || r.Protect > 0) && pl.flow(r) != cost.Local
 	})
@@ -77,9 +77,9 @@ func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 }
 
 // FragmentsAtFilter reports whether later fragments may come to filter while steps there ask for them, or for fields that they lack. Only conntrack
-// reassembles fragments, and only if a rule needs it: for a state, or for SYNPROXY.
+// reassembles fragments, and only if a rule needs it: for a state, for SYNPROXY, or for packet.SenderChecks.
 func (pl *Plan) FragmentsAtFilter(steps []Step) bool {
-	tracked, header := pl.Proxies(), false
+	tracked, header := pl.Proxies() || pl.CheckedAt(StageFilter), false
 	for _, s := range steps {
 		r := &pl.Program.Rules[s.Rule]
 		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })

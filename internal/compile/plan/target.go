@@ -70,12 +70,21 @@ func (t Target) stages() []Stage { return capabilities[t].stages }
 // Makes reports whether the target has any test for a check.
 func (t Target) Makes(c packet.Check) bool { return !capabilities[t].lacks.Has(c) }
 
-// CheckStage is the stage at which the target makes a check, if it makes it: the first, unless the check needs more.
-func (t Target) CheckStage(c packet.Check) Stage {
-	if capabilities[t].routed.Has(c) {
+// CheckStage is the stage at which the target makes a check, if it makes it: the first, unless the check needs more. Where replies come before
+// packet.SenderChecks, netfilter makes these behind conntrack, which tells replies.
+func (t Target) CheckStage(c packet.Check, repliesFirst bool) Stage {
+	switch {
+	case repliesFirst && t != TargetXDP && packet.SenderChecks.Has(c):
+		return StageFilter
+	case capabilities[t].routed.Has(c):
 		return StageRaw
 	}
 	return t.stages()[0]
+}
+
+// CheckStage is that of the plan's target and program.
+func (pl *Plan) CheckStage(c packet.Check) Stage {
+	return pl.Target.CheckStage(c, pl.Program.RepliesFirst)
 }
 
 // Stages are those of a target, in the order in which packets meet them.

@@ -45,7 +45,7 @@ var public = []string{
 	"filter4_shift", "floods", "flow_mask", "guarded", "have_background4", "have_lines4", "hosts4_class", "hosts4_filter", "hosts4_follow",
 	"hosts4_narrow", "hosts4_wide", "judging", "leads", "lengths6", "lengths6_count", "local_set", "name_buckets", "name_depths",
 	"name_root_sets", "notes_clients", "notes_flows", "notes_replies", "num_leads", "observed_checks", "protect_host", "protect_listener", "protect_router", "protects",
-	"reads_datagrams", "reads_kernel", "reads_mss", "reporting", "samples_adapt", "samples_leaving", "samples_traffic",
+	"reads_datagrams", "reads_kernel", "reads_mss", "replies_first", "reporting", "samples_adapt", "samples_leaving", "samples_traffic",
 	"sampling", "serves", "short_patterns", "specials", "table_conditions", "unanswered_bit",
 	"verify_cookies", "window_length",
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// asksReplies reports whether any rule asks for replies.
+// asksReplies reports whether any rule asks for replies, or the checks do.
 func asksReplies(p *ir.Program) bool {
-	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply })
+	return p.RepliesFirst || slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply })
 }
 
 // repliesLast has rules that ask for replies ask for them as a condition: no field of a packet tells.
@@ -40,7 +40,7 @@ func flowsPart(p *ir.Program) component {
 	}
 	services := image.Shape{ValueSize: 8 * image.ServiceWords, Entries: 1}
 	return component{
-		constants: map[string]any{"notes_flows": true, "notes_replies": asksReplies(p), "notes_clients": len(p.Floods) > 0},
+		constants: map[string]any{"notes_flows": true, "notes_replies": asksReplies(p), "replies_first": p.RepliesFirst, "notes_clients": len(p.Floods) > 0},
 		shapes: map[string]image.Shape{
 			image.ReplyFlows:  {ValueSize: image.ReplyBuckets * image.ReplyBucketSize, Entries: 1},
 			image.ReplyFilter: {ValueSize: image.ReplyFilterSize, Entries: 1},

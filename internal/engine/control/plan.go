@@ -97,6 +97,7 @@ func (t *transaction) record(ctx context.Context) error {
 	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
 	t.notes = append(t.notes, bridgedNotes(m)...)
 	t.notes = append(t.notes, offloadNotes(ctx, m)...)
+	t.notes = append(t.notes, SenderNotes(t.compiled.Policy, t.compiled.Program)...)
 	t.warnStrict()
 	if t.move == nil {
 		t.warnSaved()

@@ -26,7 +26,7 @@ func missed(m *manifest.Manifest) (names []string) {
 		}
 	}
 	for check := range packet.NumChecks {
-		if m.Checks.Has(check) && !m.Observed.Has(check) && byName(m.Target.CheckStage(check)) {
+		if m.Checks.Has(check) && !m.Observed.Has(check) && byName(m.CheckStage(check)) {
 			names = append(names, check.String())
 		}
 	}

@@ -107,7 +107,7 @@ func (c *Counts) Check(check packet.Check) (n Count, at plan.Stage, done bool) {
 	}
 	if c.Ruleset != nil {
 		if name, ok := c.Ruleset.Checks[check.String()]; ok {
-			return c.Named[name].plus(c.Carried.Checks[check.String()]), c.Manifest.Target.CheckStage(check), true
+			return c.Named[name].plus(c.Carried.Checks[check.String()]), c.Manifest.CheckStage(check), true
 		}
 	}
 	return Count{}, "", false

@@ -58,7 +58,7 @@ func (m *Manifest) decisions(from *netfilter.Ruleset) (list []counted) {
 		if m.Observed.Has(check) {
 			continue
 		}
-		list = append(list, counted{Decision{ir.Drop.String(), name, m.Target.CheckStage(check)}, counter})
+		list = append(list, counted{Decision{ir.Drop.String(), name, m.CheckStage(check)}, counter})
 	}
 	for i, r := range m.Rules {
 		if i < len(from.Rules) && from.Rules[i] != "" && !r.Observe {

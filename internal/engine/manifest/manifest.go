@@ -45,6 +45,9 @@ type Manifest struct {
 	Sets     []Set                `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
+	// RepliesFirst is whether replies pass before packet.SenderChecks.
+	RepliesFirst bool `json:"replies_first,omitempty"`
+
 	Limits   []Limit         `json:"limits,omitempty"`   // in the order of ir.Program
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a set has entries that the policy does not name
 	// Operators are where the sessions come from that it was applied in, likewise.
@@ -100,11 +103,14 @@ type Set struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
+// CheckStage is the stage at which a check is made.
+func (m *Manifest) CheckStage(c packet.Check) plan.Stage { return m.Target.CheckStage(c, m.RepliesFirst) }
+
 // New is the manifest of a program with these stages and slots, as of now. file is the policy file.
 func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest {
 	m := &Manifest{
 		Format: manifestFormat, File: file, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
-		Default: p.Default.String(), At: pl.Default, Checks: p.Checks, Observed: p.Observed,
+		Default: p.Default.String(), At: pl.Default, Checks: p.Checks, Observed: p.Observed, RepliesFirst: p.RepliesFirst,
 	}
 	for i, r := range p.Rules {
 		m.Rules = append(m.Rules, Rule{

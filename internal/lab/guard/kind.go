@@ -27,6 +27,7 @@ const (
 	udp6    = "udp [2400::9]:4000 > [fd00::2]:53 len=60"
 	tagged  = udp4 + " vlan=10"
 	answer  = "udp 9.9.9.9:53 > 10.0.0.2:53 len=46"    // as from a name server that forged questions were sent to
+	amplify = "udp 9.9.9.9:161 > 10.0.0.2:53 len=46"   // as from a reflector
 	long    = "udp 9.9.9.9:4000 > 10.0.0.2:53 len=540" // 512 bytes of zeros in it
 	syn     = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,sack,ts,nop,ws:7"
 	windows = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,nop,ws:8,nop,nop,sack"

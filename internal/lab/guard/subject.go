@@ -72,7 +72,9 @@ var subjects = []subject{
 	}},
 	{rules(20, "off\n"+sampled), []kind{dropped("rules=20/sampled", udp4)}},
 	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
-	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4), dropped("rules=20/strict/dns", answer), forged("rules=20/strict/forged")}},
+	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4), dropped("rules=20/strict/dns", answer), forged("rules=20/strict/forged"),
+		dropped("rules=20/strict/amplified", amplify)}},
+	{replying(20, "checks: strict"), []kind{dropped("rules=20/strict/replies", udp4), dropped("rules=20/strict/replies/amplified", amplify)}},
 	{rules(500, "off"), []kind{dropped("rules=500", udp4), ruled(500)}},
 	{rules(10_000, "off"), []kind{dropped("rules=10000", udp4), ruled(10_000)}},
 	{list, []kind{

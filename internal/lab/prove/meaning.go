@@ -39,8 +39,30 @@ func mean(d *decoded, w *world) *meaning {
 	if w.netfilter != nil {
 		m.outside = w.netfilter.checks(m)
 	}
+	if m.program.RepliesFirst {
+		m.repliesFirst()
+	}
 	m.rules()
 	return m
+}
+
+// repliesFirst has replies pass the checks of who may send. Of ICMP nothing is claimed but that questions are no replies.
+func (m *meaning) repliesFirst() {
+	var reply *smt.Term
+	switch proto := m.kind.proto; {
+	case m.world.netfilter != nil:
+		reply = m.has(ir.Replies)
+	case proto == protoTCP || proto == protoUDP:
+		reply = m.world.isReply(m)
+	default:
+		question := m.Or(m.is(m.l4(0, 1), 8), m.is(m.l4(0, 1), 128))
+		reply = m.And(m.Not(question), m.Var("reply", 0))
+	}
+	for check := range packet.NumChecks {
+		if packet.SenderChecks.Has(check) {
+			m.failed[check] = m.And(m.failed[check], m.Not(reply))
+		}
+	}
 }
 
 // rules goes through the checks, the rules in their order, and the default.

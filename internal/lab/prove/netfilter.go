@@ -235,12 +235,19 @@ func (q *query) untouched(n *netMachine) {
 	}
 }
 
-// settled are the packets that the check own-source drops: it is made at prerouting, where rules at ingress have counted and charged them before.
+// settled are the packets that checks drop which are made at prerouting or at filter: rules at ingress have counted and charged them before.
 func (m *netMachine) settled() *smt.Term {
-	if m.world.out.Checks[packet.OwnSource] == "" {
-		return m.False()
+	out := m.False()
+	late := packet.CheckSet(0).With(packet.OwnSource)
+	if m.world.program.RepliesFirst {
+		late |= packet.SenderChecks
 	}
-	return m.failed[packet.OwnSource]
+	for check := range packet.NumChecks {
+		if late.Has(check) && m.world.out.Checks[check] != "" {
+			out = m.Or(out, m.failed[check])
+		}
+	}
+	return out
 }
 
 // verdicts adds the packets whose verdict is another one. SYNPROXY may drop or take what a protected rule passes.

@@ -17,6 +17,9 @@ func (p *Program) String() string {
 	if p.Observed != 0 {
 		fmt.Fprintf(&b, "observed checks %s\n", checkNames(p.Observed))
 	}
+	if p.RepliesFirst {
+		fmt.Fprintf(&b, "replies before %s\n", checkNames((p.Checks|p.Observed)&packet.SenderChecks))
+	}
 	for i := range p.Sets {
 		fmt.Fprintf(&b, "set %s: %s\n", p.setName(i), p.Sets[i].content())
 	}

@@ -105,8 +105,14 @@ func (e *evaluation) failed(of packet.CheckSet) (check packet.Check, failed bool
 	if e.pkt.Kind == packet.IP && e.isLocal(e.pkt.Src) {
 		fails = fails.With(packet.OwnSource)
 	}
+	if e.program.RepliesFirst && Replies.Has(e.pkt.Value[packet.State]) {
+		fails &^= packet.SenderChecks
+	}
 	return (fails & of).First()
 }
+
+// Replies matches what answers a packet that left.
+var Replies = Match{packet.State, []Range{{First: packet.StateEstablished, Last: packet.StateRelated}}}
 
 // isLocal reports whether a is one of the host's own addresses.
 func (e *evaluation) isLocal(a netip.Addr) bool {

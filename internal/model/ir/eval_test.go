@@ -282,3 +282,31 @@ func TestUntrackedDecidesNothing(t *testing.T) {
 	expect(t, "not said", p, []string{syn4, "tcp 127.0.0.1:5 > 127.0.0.1:80"}, Drop, "default")
 	expect(t, "said", p, []string{syn4 + " state=untracked"}, Pass, "raw")
 }
+
+// TestRepliesFirst has replies pass the checks of who may send, and no other check.
+func TestRepliesFirst(t *testing.T) {
+	p := &Program{Default: Pass, Checks: packet.Strict.Checks().With(packet.BogonSource), RepliesFirst: true}
+	for line, want := range map[string]string{
+		"udp 8.8.8.8:161 > 1.1.1.1:4000":                             "reflector-source",
+		"udp 8.8.8.8:161 > 1.1.1.1:4000 state=established":           "default",
+		"udp 8.8.8.8:161 > 1.1.1.1:4000 state=invalid":               "reflector-source",
+		"udp 8.8.8.8:161 > 1.1.1.1:4000 state=untracked":             "reflector-source",
+		"udp 169.254.169.254:53 > 1.1.1.1:4000":                      "bogon-source",
+		"udp 169.254.169.254:53 > 1.1.1.1:4000 state=established":    "default",
+		"icmp 10.0.0.1 > 1.1.1.1 type=3 code=4 state=related":        "default",
+		"udp 127.0.0.1:161 > 1.1.1.1:4000 state=established":         "source-address",
+		"udp 1.1.1.1:161 > 1.1.1.1:4000 state=established":           "land",
+		"tcp 10.0.0.1:80 > 1.1.1.1:4000 SF state=established":        "tcp-flags",
+		"udp [fd00::1]:5353 > [2606:4700::2]:4000 state=established": "default",
+		"udp [fd00::1]:5353 > [2606:4700::2]:4000":                   "bogon-source",
+		"udp 8.8.8.8:161 > 1.1.1.1:4000 ttl=0 state=established":     "ttl-zero",
+	} {
+		if _, got := eval(t, p, line); got != want {
+			t.Errorf("%s: %s decides, should be %s", line, got, want)
+		}
+	}
+	p.RepliesFirst = false
+	if _, got := eval(t, p, "udp 8.8.8.8:161 > 1.1.1.1:4000 state=established"); got != "reflector-source" {
+		t.Errorf("where replies do not come first, %s decides", got)
+	}
+}

@@ -30,6 +30,8 @@ type Program struct {
 
 	Observed packet.CheckSet // checks that only count; none of them is in Checks
 
+	RepliesFirst bool // packets that answer one that left, of StateEstablished or StateRelated, do not fail packet.SenderChecks
+
 	Untracked Untracked
 
 	SampleTraffic  uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none

@@ -18,6 +18,9 @@ var (
 	nat64         = netip.MustParsePrefix("64:ff9b::/96") // within ::/8, and globally reachable (RFC 6052)
 )
 
+// IsBogon reports whether an address is not globally routed, NAT64 aside.
+func IsBogon(a netip.Addr) bool { return inAny(Bogons, a) && !nat64.Contains(a) }
+
 func prefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
 	for i, t := range texts {
@@ -39,7 +42,7 @@ func inAny(list []netip.Prefix, a netip.Addr) bool {
 func (p *Packet) addresses() {
 	p.failIf(p.Src == p.Dst, Land)
 	p.failIf(inAny(InvalidSources, p.Src), SourceAddress)
-	p.failIf(inAny(Bogons, p.Src) && !nat64.Contains(p.Src) && !p.startsUp(), BogonSource)
+	p.failIf(IsBogon(p.Src) && !p.startsUp(), BogonSource)
 	proto := p.Value[Proto]
 	p.failIf(proto >= 148 && proto <= 252 || proto == 255, IPProtocol)
 }

@@ -101,6 +101,10 @@ var checks = [NumChecks]CheckInfo{
 	IPChecksum:       {"ip-checksum", Optional, "a wrong IPv4 header checksum (the kernel drops it later anyway)"},
 }
 
+// SenderChecks ask who may send, not whether a packet is sound. Where a policy passes replies, a reply passes before them: this host has
+// asked its sender.
+const SenderChecks CheckSet = 1<<BogonSource | 1<<ReflectorSource
+
 // Info describes c.
 func (c Check) Info() CheckInfo { return checks[c] }
 

@@ -54,10 +54,29 @@ func (s *section) ask(from, to packet.Check) {
 
 // exit is the label to which a packet that fails a check jumps. It is general() for checks that only count.
 func (s *section) exit(c packet.Check) string {
-	if !s.Program.Checks.Has(c) {
+	switch {
+	case !s.Program.Checks.Has(c):
 		return toGeneral
+	case s.Program.RepliesFirst && packet.SenderChecks.Has(c):
+		return s.unlessReply(c)
 	}
 	return failed(c)
+}
+
+// unlessReply is the label to which a packet that fails a check of who may send jumps where replies pass before it. Only such packets are asked
+// whether they are replies. general() has what is done with those.
+func (s *section) unlessReply(c packet.Check) string {
+	label := s.label("unless_reply_" + c.String())
+	s.apart = append(s.apart, func() {
+		s.Mark(label)
+		if s.proto.ports != nil {
+			s.replied(failed(c), func(string) { s.Add(asm.Ja.Label(toGeneral)) })
+			s.Add(asm.Ja.Label(failed(c)))
+			return
+		}
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JEq.Imm(asm.R1, s.echoRequest(), failed(c)), asm.Ja.Label(toGeneral))
+	})
+	return label
 }
 
 // checkCode has the checks that a packet of a section can fail, each with the code that jumps to exit when it fails.
@@ -379,14 +398,20 @@ func (s *section) icmpType(exit string) {
 	s.Add(asm.Sub.Imm(asm.R1, 13), asm.JLE.Imm(asm.R1, 18-13, exit)) // RFC 6918
 }
 
+// echoRequest is its type in a section of ICMP or ICMPv6.
+func (s *section) echoRequest() int32 {
+	if s.v4() {
+		return 8
+	}
+	return 128
+}
+
 func (s *section) icmpLarge(exit string) {
-	echo := map[uint32]int32{packet.ProtoICMP: 8, packet.ProtoICMPv6: 128}
-	request, ok := echo[s.proto.number]
-	if !ok {
+	if s.proto.types == nil {
 		return
 	}
 	other := s.newLabel()
-	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JNE.Imm(asm.R1, request, other), asm.JGT.Imm(length, 1024, exit))
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JNE.Imm(asm.R1, s.echoRequest(), other), asm.JGT.Imm(length, 1024, exit))
 	s.Mark(other)
 }
 

@@ -1,0 +1,45 @@
+package facts
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Senders lists who is expected to send to devices: unasked the networks of their addresses and the DHCP servers of this host, and asked its
+// resolvers. What cannot be read is left out.
+func (f Files) Senders(devices []string) (unasked, asked []netip.Prefix) {
+	for _, name := range devices {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			continue
+		}
+		list, _ := netlink.AddrList(dev, netlink.FAMILY_ALL)
+		for _, a := range list {
+			if p, ok := prefixOf(a.IPNet); ok && !p.Addr().IsLinkLocalUnicast() {
+				unasked = append(unasked, p)
+			}
+		}
+	}
+	servers, _ := f.DHCPServers()
+	for _, a := range servers {
+		unasked = appendUnless(unasked, netip.PrefixFrom(a, a.BitLen()))
+	}
+	for _, file := range f.Resolvers {
+		for _, p := range resolvers(file) {
+			if !p.Addr().IsLoopback() { // a stub on this host
+				asked = appendUnless(asked, p)
+			}
+		}
+	}
+	return unasked, asked
+}
+
+// appendUnless appends a prefix that no prefix of the list contains.
+func appendUnless(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
+	if slices.ContainsFunc(list, func(in netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) }) {
+		return list
+	}
+	return append(list, p)
+}
