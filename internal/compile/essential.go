@@ -52,6 +52,11 @@ func essentials(servers []netip.Addr) []essential {
 		// RFC 2710, 3, and RFC 3810, 5 and 5.2.13.
 		{name: "multicast", match: policy.Match{ICMP: icmpv6(130, 131, 132, 143), TTL: onlyTTL(1)},
 			from: []netip.Prefix{unspecified, linkLocal}, each: 100, all: 1000},
+		// The same of IPv4, RFC 3376, 4, and RFC 2236, 2: without an answer to its queries, a switch or bridge that listens ends a group's traffic.
+		// Queriers have any address, or none. A class of the destination would cost all packets 10 instructions, so a sender far away who arranges
+		// the TTL is not told apart; the limit holds him.
+		{name: "multicast", suffix: "-ipv4", match: policy.Match{Proto: []uint8{packet.ProtoIGMP}, TTL: onlyTTL(1), Family: []uint32{packet.FamilyIPv4}},
+			each: 100, all: 1000},
 		{name: "icmp-errors", match: policy.Match{ICMP: []policy.ICMP{
 			{Type: 3, Code: -1}, {Type: 11, Code: -1}, {Type: 12, Code: -1}}}, each: 1000, all: 10_000},
 		{name: "icmpv6-errors", match: policy.Match{ICMP: icmpv6(1, 2, 3, 4)}, each: 1000, all: 10_000},

@@ -20,6 +20,7 @@ const (
 	protoRouting  = 43
 	protoFragment = 44
 	protoAH       = 51
+	ProtoIGMP     = 2
 	ProtoICMPv6   = 58
 	protoDstOpts  = 60
 )

@@ -1,0 +1,75 @@
+package control_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// TestSnoopedGroup has a host listen to a multicast group behind a bridge that snoops and asks, as a switch does, and forgets who has not
+// answered for three seconds. The group's traffic goes on.
+func TestSnoopedGroup(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	outside := testutil.NewElsewhere(t)
+	outside.Take(t, "fw1")
+	outside.Do(func() {
+		h.ip("link add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_query_interval 100 mcast_query_response_interval 50"+
+			" mcast_membership_interval 300 mcast_startup_query_interval 100 mcast_last_member_interval 50",
+			"addr add 192.0.2.2/24 dev br0", "link set br0 up", "link set fw1 master br0", "link set fw1 up")
+	})
+	fw0, err := net.InterfaceByName("fw0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := &net.UDPAddr{IP: net.IPv4(239, 1, 2, 3), Port: 5000}
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
+		if _, err := h.try("default: drop\nchecks: strict\nservices: [{name: stream, port: udp/5000}]\n", control.ApplyOptions{Target: target}); err != nil {
+			t.Fatal(err)
+		}
+		listens, err := net.ListenMulticastUDP("udp4", fw0, group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		outside.Do(func() { streamTo(t, group, stop) })
+		began, last := time.Now(), time.Time{}
+		for time.Since(began) < 6*time.Second {
+			listens.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := listens.Read(make([]byte, 10)); err == nil {
+				last = time.Now()
+			}
+		}
+		if quiet := time.Since(last); last.IsZero() || quiet > 2*time.Second {
+			t.Errorf("%s: the group's traffic has ended %v before the end", target, quiet)
+		}
+		close(stop)
+		listens.Close()
+	}
+}
+
+// streamTo sends to a group from the calling thread's network namespace, ten times a second.
+func streamTo(t *testing.T, group *net.UDPAddr, stop chan struct{}) {
+	c, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(192, 0, 2, 2)}, group)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	go func() {
+		defer c.Close()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				c.Write([]byte("x"))
+			}
+		}
+	}()
+}
