@@ -48,8 +48,8 @@ type Manifest struct {
 	// RepliesFirst is whether replies pass before packet.SenderChecks.
 	RepliesFirst bool `json:"replies_first,omitempty"`
 
-	Limits   []Limit         `json:"limits,omitempty"`   // in the order of ir.Program
-	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a set has entries that the policy does not name
+	Limits []Limit        `json:"limits,omitempty"` // in the order of ir.Program
+	Never  []netip.Prefix `json:"never,omitempty"`  // who is not banned; only where a set has entries that the policy does not name
 	// Operators are where the sessions come from that it was applied in, likewise.
 	Operators []netip.Prefix `json:"operators,omitempty"`
 
@@ -104,7 +104,9 @@ type Set struct {
 }
 
 // CheckStage is the stage at which a check is made.
-func (m *Manifest) CheckStage(c packet.Check) plan.Stage { return m.Target.CheckStage(c, m.RepliesFirst) }
+func (m *Manifest) CheckStage(c packet.Check) plan.Stage {
+	return m.Target.CheckStage(c, m.RepliesFirst)
+}
 
 // New is the manifest of a program with these stages and slots, as of now. file is the policy file.
 func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest {
