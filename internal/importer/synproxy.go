@@ -117,18 +117,18 @@ func separate(list []flat, families saved.Family, rep *saved.Report) (rest []fla
 }
 
 // spares takes the packets of a service out of rules. One behind this host has those that are not for the host.
-func (s *flat) spares(list []flat) (out []flat) {
-	for _, f := range list {
-		if s.behind && f.Dst.In != nil && f.Dst.In.Local {
-			out = append(out, f)
+func (f *flat) spares(list []flat) (out []flat) {
+	for _, rule := range list {
+		if f.behind && rule.Dst.In != nil && rule.Dst.In.Local {
+			out = append(out, rule)
 			continue
 		}
-		here := f
-		if f.beside(s.Field[packet.DPort]); f.Field[packet.DPort] == nil || len(f.Field[packet.DPort]) > 0 {
-			out = append(out, f)
+		here := rule
+		if rule.beside(f.Field[packet.DPort]); rule.Field[packet.DPort] == nil || len(rule.Field[packet.DPort]) > 0 {
+			out = append(out, rule)
 		}
-		here.Cond = here.With(packet.DPort, s.Field[packet.DPort]).To(saved.AddrTest{In: &saved.AddrSet{Local: true}})
-		if s.behind && (possible(here.Cond, saved.IPv4) || possible(here.Cond, saved.IPv6)) {
+		here.Cond = here.With(packet.DPort, f.Field[packet.DPort]).To(saved.AddrTest{In: &saved.AddrSet{Local: true}})
+		if f.behind && (possible(here.Cond, saved.IPv4) || possible(here.Cond, saved.IPv6)) {
 			out = append(out, here)
 		}
 	}

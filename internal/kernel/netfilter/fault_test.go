@@ -269,7 +269,7 @@ func TestToolStops(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err := tool{"slow", path}.run(ctx, "")
+	_, err := tool{name: "slow", path: path}.run(ctx, "")
 	wantError(t, err, "slow: context deadline exceeded", "")
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {
 		t.Errorf("after %v: %v", time.Since(start), err)

@@ -218,23 +218,6 @@ func (n *Nft) Trial(_ context.Context, table string) (left time.Duration, state 
 	return 0, Settled, nil
 }
 
-// readDuration reads a time as nft prints it, such as 1d2h3m4s5ms.
-func readDuration(text string) (time.Duration, error) {
-	days, rest, ok := strings.Cut(text, "d")
-	if !ok {
-		days, rest = "0", text
-	}
-	number, err := strconv.Atoi(days)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no time", text)
-	}
-	if rest == "" {
-		return time.Duration(number) * day, nil
-	}
-	d, err := time.ParseDuration(rest)
-	return d + time.Duration(number)*day, err
-}
-
 // writeDuration writes a time for nft, which takes eight digits for each unit (time_parse in its src/datatype.c).
 func writeDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd%ds%dms", d/day, d%day/time.Second, d%time.Second/time.Millisecond)
