@@ -20,8 +20,7 @@ func statusCommand(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
 		Long: "Status shows the policy that runs and what each rule, check and set has counted.\n" +
-			"The exit status is 1 when nothing runs, when a part of the policy is missing in the kernel, or when rules of another\n" +
-			"policy are left there.",
+			"The exit status is 1 when nothing runs, a part of the policy is missing, or rules of another policy are left.",
 		Example: "  floodwall status --json",
 		Args:    cli.None,
 		RunE:    func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },

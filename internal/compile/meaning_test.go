@@ -227,6 +227,8 @@ func (m *meaning) essential() string {
 		return "routers"
 	case has && v6 && (kind >= 130 && kind <= 132 || kind == 143) && v[packet.TTL] == 1 && (onLink || m.pkt.Src == netip.IPv6Unspecified()):
 		return "multicast"
+	case !v6 && v[packet.Proto] == 2 && v[packet.TTL] == 1:
+		return "multicast-ipv4"
 	case has && v6 && kind >= 1 && kind <= 4:
 		return "icmpv6-errors"
 	case has && !v6 && (kind == 3 || kind == 11 || kind == 12):

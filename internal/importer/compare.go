@@ -17,7 +17,7 @@ import (
 )
 
 // An import compares its policy with the files by packets of its own: at the borders of what the rules of both ask for. The files decide by
-// walk.go, and the policy, as its text says, by ir.Eval. So it finds what is wrong between the two forms, and not what package saved has read
+// trace.go, and the policy, as its text says, by ir.Eval. So it finds what is wrong between the two forms, and not what package saved has read
 // wrongly: TestKernel finds that. A packet with two verdicts is explained when it met a rule that the report names, or
 // when the policy's rule comes from one. Any other is an error of this package, and the report says so.
 
@@ -116,7 +116,7 @@ func (c *comparison) has(s *saved.Set, a netip.Addr) bool {
 	return slices.ContainsFunc(c.program.Sets, func(p ir.Set) bool { return p.Name == s.Final && p.Static != nil && p.Static.Contains(a) })
 }
 
-// world answers for the policy's dynamic sets and limits as the walk does.
+// world answers for the policy's dynamic sets and limits as the trace does.
 func (c *comparison) world(exceeded bool) ir.World {
 	return ir.World{
 		Member: func(i int, a netip.Addr) bool {
@@ -166,7 +166,7 @@ func (c *comparison) one(r *rand.Rand, f saved.Family, spec packet.Spec) bool {
 		pkt.Value[packet.Fragment] != packet.FragmentNone && c.tracked[f] {
 		return false
 	}
-	w := walk{files: &c.files, pkt: &pkt, family: f, device: c.devices[r.IntN(len(c.devices))]}
+	w := trace{files: &c.files, pkt: &pkt, family: f, device: c.devices[r.IntN(len(c.devices))]}
 	state, ok := c.state(w, r.Uint32N(packet.StateUntracked))
 	if !ok {
 		return true
@@ -190,7 +190,7 @@ func (c *comparison) one(r *rand.Rand, f saved.Family, spec packet.Spec) bool {
 
 // state is the state that a packet has: untracked when rules take it out of connection tracking, and never when not. ok is false when
 // that is not known, or the policy does so and the rules do not, as they take only the other direction out.
-func (c *comparison) state(w walk, state uint32) (uint32, bool) {
+func (c *comparison) state(w trace, state uint32) (uint32, bool) {
 	back := *w.pkt
 	back.Src, back.Dst = w.pkt.Dst, w.pkt.Src
 	back.Value[packet.SPort], back.Value[packet.DPort] = w.pkt.Value[packet.DPort], w.pkt.Value[packet.SPort]
@@ -201,7 +201,7 @@ func (c *comparison) state(w walk, state uint32) (uint32, bool) {
 		if s.chain.Table.Families&w.family == 0 {
 			continue
 		}
-		for _, one := range []*walk{&w, &other} {
+		for _, one := range []*trace{&w, &other} {
 			of := no
 			for i := range s.rule.Alts {
 				of = max(of, one.holds(&s.rule.Alts[i], s.rule))
@@ -219,14 +219,14 @@ func (c *comparison) state(w walk, state uint32) (uint32, bool) {
 }
 
 // verdicts compares all ends that a packet can come to with the policy's verdict.
-func (c *comparison) verdicts(w walk, text string) {
+func (c *comparison) verdicts(w trace, text string) {
 	verdict, reason := c.program.Eval(w.pkt, c.world(w.exceeded))
 	if reason.Kind == ir.ReasonCheck {
 		return // the report says which checks the policy adds
 	}
 	c.tried++
 	name := c.program.ReasonName(reason)
-	w.ways(func(end *walk, passed bool) {
+	w.ways(func(end *trace, passed bool) {
 		if end.aside || passed == (verdict == ir.Pass) || c.explained(end, name) {
 			return
 		}
@@ -235,7 +235,7 @@ func (c *comparison) verdicts(w walk, text string) {
 }
 
 // explained reports whether the report names a rule that a packet met, or the origin of the policy's rule.
-func (c *comparison) explained(end *walk, rule string) bool {
+func (c *comparison) explained(end *trace, rule string) bool {
 	lost := func(at saved.Place) bool { return c.lost[at] }
 	return slices.ContainsFunc(end.met, lost) || slices.ContainsFunc(c.origin[rule], lost)
 }
@@ -244,7 +244,7 @@ func (c *comparison) explained(end *walk, rule string) bool {
 const maxTold = 8
 
 // differs reports a difference at the rule of the files that decided.
-func (c *comparison) differs(end *walk, passed bool, rule, text string) {
+func (c *comparison) differs(end *trace, passed bool, rule, text string) {
 	does, policyDoes := "drops", "passes"
 	if c.open++; passed {
 		c.open--

@@ -6,7 +6,7 @@
 // saved.Ruleset. follow.go, traversal.go and flatten.go follow packets through its chains and write down flat rules of
 // which the first match decides. fold.go and merge.go join flat rules. render.go, write.go and writeset.go write the
 // policy. account.go and rest.go find the rules that the policy does not have. compare.go compares the policy with the
-// saved rules, which walk.go asks as the kernel does.
+// saved rules, which trace.go asks as the kernel does.
 //
 //	r, err := importer.Import(ctx, []importer.Source{{Name: "rules.v4", Data: text}}, importer.Options{Format: importer.Iptables})
 //	fmt.Print(r.Policy, r.Lost)

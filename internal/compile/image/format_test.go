@@ -85,7 +85,7 @@ flows 3 9ffea29c
 .data.ends 2 a9b805d2
 .data.syn_keys 1 2f48b0c1
 protection_states 1 1ddc0c9d
-.data.dynamic 4 49312ddd
+.data.dynamic 5 c62d85dd
 dynamic 1 d9b6a971
 limits 1 029ac456
 limit_info 1 a729d565

@@ -204,7 +204,7 @@ func TestEnums(t *testing.T) {
 		"cookie.h": {"SLOT_SHIFT": image.CookieSlot, "SENT_NOTES": image.SentNotes, "SENT_EVER": image.SentEver,
 			"SENT_SLOTS": image.SentSlots},
 		"verify.h":  {"MAX_SECRETS": 2, "GUARD_LIMIT": 1, "GUARD_OBSERVE": 2},
-		"dynamic.h": {"MAX_DYNAMIC_SETS": image.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
+		"dynamic.h": {"MAX_DYNAMIC_SETS": image.MaxDynamicSets, "LENGTH_BLOCKS": addrs.LengthsBlocks / 2, "LENGTH_WORDS": addrs.LengthsBlockBytes / 8},
 		"limit.h":   {"LIMIT_SLOTS": image.LimitSlots, "AMOUNT_BITS": image.LimitFraction, "TIME_BITS": 40, "DEBT_BITS": 38},
 		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,
 			"ICMP_V6": packet.ICMPv6, "ICMP_NONE": packet.ICMPNone, "VLAN_NONE": packet.VLANNone,

@@ -17,7 +17,7 @@ func TestExplainAttach(t *testing.T) {
 		mtu         int
 		cause, hint string
 	}{
-		{unix.EBUSY, 1500, "another XDP program is attached", "`ip link set dev x0 xdp off`"},
+		{unix.EBUSY, 1500, "another XDP program is attached", "`ip link set dev x0 xdpdrv off`"},
 		{unix.EEXIST, 9000, "another XDP program is attached", "`bpftool net show dev x0`"},
 		{unix.EPERM, 9000, "operation not permitted", "root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"},
 		{unix.EOPNOTSUPP, 9000, "the MTU is 9000 (attaching: operation not supported)", "or use --mode generic"},

@@ -160,13 +160,13 @@ func nftLeft(table, set string) (least time.Duration, err error) {
 
 // nftCounters are the named counters of a table of family inet.
 func nftCounters(family, table string) (counts map[string]Count, err error) {
-	const octets, packets = 1, 2 // NFTA_COUNTER_BYTES and NFTA_COUNTER_PACKETS of uapi/linux/netfilter/nf_tables.h
+	const sizes, packets = 1, 2 // NFTA_COUNTER_BYTES and NFTA_COUNTER_PACKETS of uapi/linux/netfilter/nf_tables.h
 	list, err := dumpNft(unix.NFT_MSG_GETOBJ, nftFamilies[family], textAttribute(unix.NFTA_OBJ_TABLE, table))
 	counts = map[string]Count{}
 	for _, a := range list {
 		if a.text(unix.NFTA_OBJ_TABLE) == table && a.number(unix.NFTA_OBJ_TYPE) == unix.NFT_OBJECT_COUNTER {
 			data := a.nested(unix.NFTA_OBJ_DATA)
-			counts[a.text(unix.NFTA_OBJ_NAME)] = Count{data.number(packets), data.number(octets)}
+			counts[a.text(unix.NFTA_OBJ_NAME)] = Count{data.number(packets), data.number(sizes)}
 		}
 	}
 	return counts, err

@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// walk takes one packet through the chains of the files as the kernel does: it asks rule after rule, and knows nothing of flat rules. Where
-// nobody knows whether a rule matches, the walk goes on both ways, one after the other.
-type walk struct {
+// trace takes one packet through the chains of the files as the kernel does: it asks rule after rule, and knows nothing of flat rules. Where
+// nobody knows whether a rule matches, the trace goes on both ways, one after the other.
+type trace struct {
 	*files
 	pkt      *packet.Packet
 	family   saved.Family
@@ -28,7 +28,7 @@ type walk struct {
 	aside   bool          // the packet is translated, or a service answers it, or a limit counts others: the files do not say what becomes of it
 }
 
-// files is what a walk needs to know of all rules.
+// files is what a trace needs to know of all rules.
 type files struct {
 	rs     *saved.Ruleset
 	router bool
@@ -47,7 +47,7 @@ type spared struct {
 	rule  *saved.Rule
 }
 
-// filesOf prepares walks.
+// filesOf prepares traces.
 func filesOf(rs *saved.Ruleset, router bool) files {
 	f := files{rs: rs, router: router, dnat: translates(rs), marks: map[saved.Family]bool{}, limits: map[saved.Family]bool{},
 		base: map[saved.Family]map[saved.Hook][]*saved.Chain{}}
@@ -66,17 +66,17 @@ func filesOf(rs *saved.Ruleset, router bool) files {
 	return f
 }
 
-// ownAddresses are those of the host in a walk.
+// ownAddresses are those of the host in a trace.
 var ownAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// Bounds of a walk: chains that lead to each other, and ways on which rules go that perhaps match.
+// Bounds of a trace: chains that lead to each other, and ways on which rules go that perhaps match.
 const (
 	maxDepth = 64
 	maxWays  = 64
 )
 
 // ways calls yield for each end that the packet can come to.
-func (w walk) ways(yield func(end *walk, passed bool)) {
+func (w trace) ways(yield func(end *trace, passed bool)) {
 	for range maxWays {
 		one := w
 		one.choices, one.chosen, one.met = slices.Clip(w.choices), 0, nil
@@ -95,7 +95,7 @@ func (w walk) ways(yield func(end *walk, passed bool)) {
 }
 
 // through asks the base chains in their order, and reports whether the packet passes them.
-func (w *walk) through() bool {
+func (w *trace) through() bool {
 	hook := saved.HookInput
 	if here := slices.Contains(ownAddresses, w.pkt.Dst) || inRanges(saved.HereBound, w.pkt.Dst); w.router && !here {
 		hook = saved.HookForward
@@ -119,7 +119,7 @@ func (w *walk) through() bool {
 }
 
 // chain asks the rules of a chain: the packet is accepted, dropped, or goes on behind it (ActNone).
-func (w *walk) chain(c *saved.Chain) saved.ActionKind {
+func (w *trace) chain(c *saved.Chain) saved.ActionKind {
 	if w.depth++; w.depth > maxDepth || w.steps <= 0 {
 		w.aside = true
 		return saved.ActNone
@@ -161,7 +161,7 @@ func (w *walk) chain(c *saved.Chain) saved.ActionKind {
 }
 
 // choose is the next choice.
-func (w *walk) choose() bool {
+func (w *trace) choose() bool {
 	if w.chosen == len(w.choices) {
 		w.choices = append(w.choices, false)
 	}
@@ -179,7 +179,7 @@ const (
 )
 
 // matches reports whether a rule matches the packet.
-func (w *walk) matches(r *saved.Rule) bool {
+func (w *trace) matches(r *saved.Rule) bool {
 	if r.Alts == nil {
 		return true
 	}
@@ -198,7 +198,7 @@ func (w *walk) matches(r *saved.Rule) bool {
 }
 
 // holds is whether c holds for the packet.
-func (w *walk) holds(c *saved.Cond, r *saved.Rule) answer {
+func (w *trace) holds(c *saved.Cond, r *saved.Rule) answer {
 	for f, v := range c.Field {
 		if v != nil && !v.Has(w.pkt.Value[f]) {
 			return no
@@ -238,11 +238,11 @@ func (w *walk) holds(c *saved.Cond, r *saved.Rule) answer {
 	return yes
 }
 
-func (w *walk) address(t saved.AddrTest, a netip.Addr) bool {
+func (w *trace) address(t saved.AddrTest, a netip.Addr) bool {
 	return (t.In == nil || w.in(t.In, a)) && (t.Out == nil || !w.in(t.Out, a))
 }
 
-func (w *walk) in(s *saved.AddrSet, a netip.Addr) bool {
+func (w *trace) in(s *saved.AddrSet, a netip.Addr) bool {
 	if s.Local && slices.Contains(ownAddresses, a) || inRanges(s.Ranges, a) {
 		return true
 	}
