@@ -26,6 +26,11 @@ type docHost struct {
 func newDocHost(t *testing.T, dir string) *docHost {
 	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
 	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
+	detach, err := testutil.AttachForeign("far") // the documents show a network card, which sends back what XDP answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { detach() })
 	pid := strings.TrimSpace(h.client.must(t, "echo $$"))
 	h.server.must(t, "ip link set far netns "+pid)
 	h.client.must(t, "ip link set lo up; ip link set far addrgenmode none; ip link set far up; for a in 192.0.2.2/24 203.0.113.5/32 198.51.100.7/32; do ip addr add $a dev far; done")

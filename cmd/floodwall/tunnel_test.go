@@ -35,7 +35,7 @@ func tunnelAt(t *testing.T, device string, port int) {
 
 // TestSessionInTunnel applies policies in a session that comes through a tunnel whose carrier comes to a device of the policy. One that lets nobody
 // begin at the tunnel's port is refused, though a trial of it would look good: this host's own packets make replies of the carrier's for some
-// minutes. Where this host may have begun the tunnel, it is a note. A policy with the service of the hint is applied.
+// minutes. Where the tunnel may come from this host, it is a note. A policy with the service of the hint is applied.
 func TestSessionInTunnel(t *testing.T) {
 	if !inside(t) {
 		return

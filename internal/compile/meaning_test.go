@@ -24,6 +24,9 @@ func (m *meaning) decide() (policy.Verdict, string) {
 	if m.pkt.Kind == packet.IP && inPrefixes(m.members["local"], m.pkt.Src) {
 		failed = failed.With(packet.OwnSource)
 	}
+	if m.policy.Replies && !m.policy.RepliesTracked && m.isReply() { // who may send is asked of what this host has not asked for
+		failed = failed.Without(packet.ReflectorSource).Without(packet.BogonSource)
+	}
 	if check, any := (failed & (m.policy.Checks | m.rest)).First(); any {
 		return policy.Drop, check.String()
 	}
@@ -83,20 +86,25 @@ func (m *meaning) closes(tcp bool) string {
 
 // replies asks what `replies: pass` does, in front of which stands what becomes of fragments.
 func (m *meaning) replies() (verdict policy.Verdict, reason string, ok bool) {
-	state := m.pkt.Value[packet.State]
-	reply := state == packet.StateEstablished || state == packet.StateRelated
+	reply := m.isReply()
 	if m.pkt.Value[packet.Fragment] == packet.FragmentLater {
 		off := slices.ContainsFunc(m.policy.Essential, func(e policy.Essential) bool { return e.Name == "fragments" && e.Off })
-		switch name := m.essential(); {
+		switch {
 		case off:
 			return policy.Drop, "essential:fragments:off", true
 		case reply:
 			return policy.Pass, "default:replies:fragments", true
 		default:
-			return policy.Pass, "essential:" + name, true
+			return policy.Pass, "essential:fragments" + m.ofFamily(), true
 		}
 	}
 	return policy.Pass, "default:replies", reply
+}
+
+// isReply reports whether a packet belongs to a conversation that stands.
+func (m *meaning) isReply() bool {
+	state := m.pkt.Value[packet.State]
+	return state == packet.StateEstablished || state == packet.StateRelated
 }
 
 // exceeds reports whether a packet would begin a connection beyond a limit, if there is one.
@@ -210,6 +218,11 @@ func (m *meaning) says(name string, off bool) bool {
 	return slices.ContainsFunc(m.policy.Essential, func(e policy.Essential) bool { return e.Name == name && e.Off == off })
 }
 
+// ofFamily is the end of the names of built-in rules that have one for each family.
+func (m *meaning) ofFamily() string {
+	return map[bool]string{true: "-ipv6"}[m.pkt.Value[packet.Family] == packet.FamilyIPv6]
+}
+
 // essential names the built-in rule that lets a packet pass `default: drop`.
 func (m *meaning) essential() string {
 	v := &m.pkt.Value
@@ -217,7 +230,6 @@ func (m *meaning) essential() string {
 	udp := func(from, to uint32) bool {
 		return v[packet.SPort] == packet.PortUDP+from && v[packet.DPort] == packet.PortUDP+to
 	}
-	ofFamily := map[bool]string{true: "-ipv6"}[v6]
 	onLink := m.pkt.Src.Is6() && m.pkt.Src.IsLinkLocalUnicast()
 	onWire := v[packet.TTL] == 255 && v[packet.ICMP]&0xff == 0 && v[packet.Fragment] == packet.FragmentNone // RFC 4861, RFC 6980
 	switch {
@@ -238,9 +250,9 @@ func (m *meaning) essential() string {
 	case v6 && udp(547, 546) && onLink:
 		return "dhcpv6"
 	case v[packet.Fragment] == packet.FragmentLater && !m.says("fragments", true):
-		return "fragments" + ofFamily
+		return "fragments" + m.ofFamily()
 	case has && m.says("echo", false) && (v6 && (kind == 128 || kind == 129) || !v6 && (kind == 0 || kind == 8)):
-		return "echo" + ofFamily
+		return "echo" + m.ofFamily()
 	}
 	return ""
 }

@@ -195,7 +195,8 @@ func TestNftCompanion(t *testing.T) {
 	// Behind a rule that asks for the state, as it passes some of what their limits drop.
 	var essential string
 	unasked := slices.DeleteFunc(slices.Clone(policy.EssentialNames), func(name string) bool { return name == "echo" })
-	for _, name := range append(unasked, "fragments-ipv6") {
+	after := slices.Index(unasked, "multicast") + 1
+	for _, name := range append(slices.Insert(unasked, after, "multicast-ipv4"), "fragments-ipv6") {
 		essential += " essential-" + name + "-limited essential-" + name
 	}
 	essential = essential[1:]

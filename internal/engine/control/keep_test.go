@@ -163,7 +163,7 @@ func TestDeviceRenamed(t *testing.T) {
 	}
 }
 
-// TestRanges blocks ranges that fit the set, or do not: all their pieces are in, or none.
+// TestRanges blocks ranges: all their pieces are in, of whatever lengths, or none when the set is full.
 func TestRanges(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -182,30 +182,22 @@ func TestRanges(t *testing.T) {
 	bans := append(pieces(0, "192.0.2.7/32"), long...)
 	bans = append(bans, pieces(3, "198.51.100.1/32", "198.51.100.2/31")...)
 	fill, err := h.Block(t.Context(), "", bans)
-	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 3, Entries: 3, Capacity: 20}, fill); diff != "" {
-		t.Errorf("fill (-want +got):\n%s", diff)
-	}
-	var refused ban.Refusals
-	var set *ban.SetError
-	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || !errors.As(refused[0].Err, &set) {
-		t.Fatalf("blocking: %v, want the range refused", err)
-	}
-	want := `range 10.0.0.1-10.0.2.127 takes prefixes of 8 more lengths, and set "bans" has space for 7 of its 8`
-	if refused[0].Err.Error() != want || !strings.Contains(set.Hint(), "10.0.0.0/22, ") {
-		t.Errorf("%v (%s)\nwant %s", refused[0].Err, set.Hint(), want)
+	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 13, Entries: 13, Capacity: 20}, fill); diff != "" || err != nil {
+		t.Errorf("%v, fill (-want +got):\n%s", err, diff)
 	}
 
 	// As many as there is space for, once more with what is there already, and one too many.
 	var list []string
-	for i := range 17 {
+	for i := range 7 {
 		list = append(list, fmt.Sprintf("203.0.113.%d/32", i))
 	}
 	for range 2 {
 		if fill, err := h.Block(t.Context(), "", pieces(1, list...)); err != nil || fill.Entries != 20 {
-			t.Errorf("blocking 17: %+v, %v", fill, err)
+			t.Errorf("blocking 7: %+v, %v", fill, err)
 		}
 	}
-	fill, err = h.Block(t.Context(), "", pieces(1, append(list, "203.0.113.17/32")...))
+	fill, err = h.Block(t.Context(), "", pieces(1, append(list, "203.0.113.7/32")...))
+	var refused ban.Refusals
 	if !errors.As(err, &refused) || fill.Changed != 0 || fill.Entries != 20 {
 		t.Errorf("blocking one too many: %+v, %v", fill, err)
 	}
@@ -229,7 +221,8 @@ func TestVLANOffload(t *testing.T) {
 		{"off", "rules: [{name: tag, vlan: 7, then: drop}]", ""},
 	} {
 		h.run("ethtool", "-K", "fw0", "rxvlan", c.offload)
-		if got := strings.Join(h.apply(c.policy).Notes, "\n"); got != c.note {
+		notes := slices.DeleteFunc(h.apply(c.policy).Notes, func(note string) bool { return strings.HasPrefix(note, "XDP in native mode on veth") })
+		if got := strings.Join(notes, "\n"); got != c.note {
 			t.Errorf("offload %s, %s: notes are %q, want %q", c.offload, c.policy, got, c.note)
 		}
 	}

@@ -54,8 +54,8 @@ func TestLocalRoutes(t *testing.T) {
 	asks("applied", "drop own-source", "udp 198.18.0.77:5 > 198.51.100.1:9")
 	asks("applied", "pass default", "udp 198.51.100.1:5 > 198.18.1.1:9", "udp [2001:db8:9::1]:5 > [2001:db8:8::9]:9")
 	h.ip("route del local 198.18.0.0/24 dev lo", "route add local 198.18.1.0/24 dev lo")
-	if r, err := h.Repair(t.Context()); err != nil || r.Local != 2 {
-		t.Errorf("repair: %+v, %v, want one prefix less and one more", r, err)
+	if r, err := h.Repair(t.Context()); err != nil || r.Local < 2 {
+		t.Errorf("repair: %+v, %v, want one prefix less and one more, or the address of a device that has come meanwhile, too", r, err)
 	}
 	asks("changed", "drop here", "udp 198.51.100.1:5 > 198.18.1.1:9")
 	asks("changed", "pass default", "udp 198.51.100.1:5 > 198.18.0.77:9")

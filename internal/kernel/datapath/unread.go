@@ -25,7 +25,7 @@ const (
 // It takes nothing from the reader.
 func (g *Generation) Unread() (time.Duration, error) {
 	m, err := g.pinned(image.Traffic)
-	if errors.Is(err, os.ErrNotExist) {
+	if format := new(FormatError); errors.Is(err, os.ErrNotExist) || errors.As(err, &format) { // the daemon that reads it is of that version, too
 		return 0, nil
 	}
 	if err != nil {
