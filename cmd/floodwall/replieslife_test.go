@@ -380,7 +380,7 @@ func TestRepliesWithoutEgress(t *testing.T) {
 		t.Error("no SYN-ACK is dropped")
 	}
 
-	if out := mustFloodwall(t, "repair"); !strings.Contains(out, "device fw0 is filtered again") {
+	if out := mustFloodwall(t, "repair"); !strings.Contains(out, "what device fw0 sends is filtered again") {
 		t.Errorf("repair says %s", out)
 	}
 	<-opened

@@ -35,7 +35,7 @@ services: [{name: web, port: tcp/80, syn: {mode: router, when: always}}]
 	const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
 	steps := filepath.Join(t.TempDir(), "steps")
 	kills := 0
-	for step, done := 1, false; !done; step += testutil.Scaled(8, 1) {
+	for step, done := 1, false; !done; step += testutil.Scaled(3, 1) {
 		write(looseFile, "1")
 		write(steps, "0")
 		cmd := exec.Command("floodwall", "apply", "--target", "xdp", strict)

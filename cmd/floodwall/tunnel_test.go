@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunnelAt is a tunnel of this process, whose packets come to a port of UDP.
-func tunnelAt(t *testing.T, device string, port int) {
+// tunnelAt is a tunnel of this process until it is closed, whose packets come to a port of UDP.
+func tunnelAt(t *testing.T, device string, port int) (end func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
 	request, err := unix.NewIfreq(device)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +29,7 @@ func tunnelAt(t *testing.T, device string, port int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { socket.Close() })
+	return func() { socket.Close(); unix.Close(fd) }
 }
 
 // TestSessionInTunnel applies policies in a session that comes through a tunnel whose carrier comes to a device of the policy. One that lets nobody
@@ -41,33 +40,43 @@ func TestSessionInTunnel(t *testing.T) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	const closed = "devices: [fw0]\ndefault: drop\nservices:\n  - {name: web, port: tcp/443}\n"
-	for i, tunnel := range []struct {
+	for _, tunnel := range []struct {
 		port    int
 		refused bool
-	}{{7000, true}, {51820, true}, {40123, false}} {
-		device := fmt.Sprintf("tunnel%d", i)
-		tunnelAt(t, device, tunnel.port)
-		sh(t, fmt.Sprintf("ip addr add 10.9.%d.1/24 dev %s; ip link set %s up", i, device, device))
-		t.Setenv("SSH_CONNECTION", fmt.Sprintf("10.9.%d.2 40000 10.9.%d.1 22", i, i))
-		for _, target := range []string{"nftables", "xdp"}[min(i, 1):] { // both are asked in the same way
-			writeFile(t, file, closed)
+		targets []string // all are asked in the same way
+	}{{7000, true, []string{"nftables", "xdp"}}, {51820, true, []string{"xdp"}}, {40123, false, []string{"xdp"}}} {
+		end := openTunnel(t, tunnel.port)
+		for _, target := range tunnel.targets {
+			writeFile(t, file, tunnelClosed)
 			out, err := floodwall("apply", file, "--target", target, "--confirm", "1m")
-			service := fmt.Sprintf("- {name: %s, port: udp/%d}", device, tunnel.port)
-			if !strings.Contains(out, "comes through the tunnel "+device) || !strings.Contains(out, "`"+service+"`") {
+			service := fmt.Sprintf("- {name: tunnel0, port: udp/%d}", tunnel.port)
+			if !strings.Contains(out, "comes through the tunnel tunnel0") || !strings.Contains(out, "`"+service+"`") {
 				t.Errorf("udp/%d, %s: apply does not tell how to keep the tunnel:\n%s", tunnel.port, target, out)
 			}
 			if (err != nil) != tunnel.refused {
 				t.Errorf("udp/%d, %s: %v\n%s", tunnel.port, target, err, out)
 			}
-			writeFile(t, file, closed+"  "+service+"\n")
+			writeFile(t, file, tunnelClosed+"  "+service+"\n")
 			if out, err := floodwall("apply", file, "--target", target); err != nil || strings.Contains(out, "through the tunnel") {
 				t.Errorf("udp/%d, %s, with the service of the hint: %v\n%s", tunnel.port, target, err, out)
 			}
 			mustFloodwall(t, "unload")
 		}
+		end()
 	}
-	writeFile(t, file, closed)
-	t.Setenv("SSH_CONNECTION", "10.9.0.2 40000 10.9.0.1 22")
+	defer openTunnel(t, 7000)()
+	writeFile(t, file, tunnelClosed)
 	mustFloodwall(t, "apply", file, "--force")
+}
+
+// tunnelClosed is a policy that lets nobody begin at the port of a tunnel.
+const tunnelClosed = "devices: [fw0]\ndefault: drop\nservices:\n  - {name: web, port: tcp/443}\n"
+
+// openTunnel has the session of this process come through a tunnel, until that is closed.
+func openTunnel(t *testing.T, port int) (end func()) {
+	t.Helper()
+	end = tunnelAt(t, "tunnel0", port)
+	sh(t, "ip addr add 10.9.0.1/24 dev tunnel0; ip link set tunnel0 up")
+	t.Setenv("SSH_CONNECTION", "10.9.0.2 40000 10.9.0.1 22")
+	return end
 }
