@@ -96,12 +96,12 @@ func TestAppliersAtOnce(t *testing.T) {
 	generations := map[string]bool{}
 	for range n {
 		out := <-results
-		fields := strings.Fields(out)
-		if len(fields) < 3 || fields[0] != "applied" {
+		_, number, applied := strings.Cut(out, "applied generation ")
+		if !applied {
 			t.Errorf("apply: %s", out)
 			continue
 		}
-		generations[fields[2]] = true
+		generations[strings.Fields(number)[0]] = true
 	}
 	if len(generations) != n {
 		t.Errorf("%d applies made the generations %v", n, generations)
