@@ -328,7 +328,7 @@ func (l *lowering) services(services []policy.Service, said []policy.Essential) 
 		l.program.Rules = append(l.program.Rules, rule)
 		if s.Track == policy.TrackNot {
 			l.program.Untracked.Services = append(l.program.Untracked.Services,
-				ir.UntrackedService{Name: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values})
+				ir.UntrackedService{Name: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values, Here: s.Syn != nil})
 		}
 	}
 	l.closed(services, true)

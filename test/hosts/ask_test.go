@@ -31,8 +31,8 @@ type ask struct {
 
 func (a ask) String() string { return strings.Join([]string{a.who, a.proto, a.to}, " ") }
 
-func parse(lines string) (list []ask) {
-	for line := range strings.Lines(lines) {
+func (s *scene) parse(lines string) (list []ask) {
+	for line := range strings.Lines(s.moved(lines)) {
 		if w := strings.Fields(line); len(w) == 4 {
 			list = append(list, ask{w[0], w[1], w[2], w[3]})
 		}
@@ -41,7 +41,7 @@ func parse(lines string) (list []ask) {
 }
 
 // asks are all of the host.
-func (s *scene) asks() []ask { return parse(baseAsks + s.host.asks) }
+func (s *scene) asks() []ask { return s.parse(baseAsks + s.host.asks) }
 
 // answers asks everything, and compares. The test ends when an answer is another than it must be. What must not come is sent first: when all else has been answered, it has had its time.
 func (s *scene) answers(when string, list []ask) {

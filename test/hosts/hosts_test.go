@@ -16,6 +16,9 @@ type host struct {
 	flags   string // of init
 	refuses string // apply may fail if it says this, a regular expression: what Floodwall cannot do here
 	cannot  string // the same of a target that was asked for, not of auto
+	says    string // a regular expression that the output of apply must match
+	remedy  string // the same on nftables and iptables; its first group is the remedy, a command that the test runs then
+	public  bool   // the addresses of the row are public ones, and none is for documentation
 	serves  string // what listens before init: "host tcp/22 udp/53; out tcp/80"
 	later   string // what listens from then on
 	flood   string // address and port that 20,000 SYNs a second come to while questions are asked
@@ -149,6 +152,7 @@ cable host vnet0 guest eth0
 host ip link set vnet0 master br0
 host sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1 # as Docker leaves it
 guest ip addr add 192.0.2.20/24 dev eth0; guest ip route add default via 192.0.2.9`,
+		remedy: "br_netfilter is on .*`(sysctl -w [^`]*)` leaves it to the bridge",
 		serves: "guest tcp/80 udp/7777",
 		asks: `
 	out udp 192.0.2.20:7777 served
@@ -175,10 +179,15 @@ guest ip addr add 192.0.2.20/24 dev eth0; guest ip route add default via 192.0.2
 	host tcp 192.0.2.9:2049 bulk`,
 	},
 	{
-		name:   "cloud instance", // its metadata service and its resolver have addresses that no router of the Internet knows
-		make:   `for a in 169.254.169.254 10.0.0.2; do out ip addr add $a/32 dev lo; done`,
+		name: "cloud instance", // its metadata service and its resolver have addresses that no router of the Internet knows
+		make: `
+host ip addr add 10.0.0.1/24 dev eth0; out ip addr add 10.0.0.2/24 dev eth0
+out ip addr add 169.254.169.254/32 dev lo`,
+		public: true, // all others are bogons themselves
 		policy: "devices: [eth0]\nchecks: {bogon-source: on}\n" + plainPolicy + bans,
+		says:   `bogon-source drops what begins there: 10\.0\.0\.0/24 `,
 		asks: `
+	out udp 10.0.0.1:5000 closed
 	host tcp 169.254.169.254:80 served
 	host udp 169.254.169.254:53 served
 	host udp 10.0.0.2:53 served`,

@@ -64,6 +64,14 @@ cable() { # PLACE DEVICE PLACE DEVICE
 	return s
 }
 
+// moved has public addresses in place of those for documentation, where the row wants them.
+func (s *scene) moved(text string) string {
+	if !s.host.public {
+		return text
+	}
+	return strings.NewReplacer("192.0.2.", "9.9.9.", "203.0.113.", "8.8.8.", "198.51.100.", "1.1.1.", "2001:db8:", "2620:fe:").Replace(text)
+}
+
 // quoted are words as the shell reads them.
 func quoted(words []string) (list []string) {
 	for _, w := range words {
@@ -100,7 +108,7 @@ func (s *scene) enterHost() *testutil.Elsewhere {
 // sh runs a script, which has to succeed, and returns what it prints.
 func (s *scene) sh(script string) string {
 	s.Helper()
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", s.lib+script)
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", s.lib+s.moved(script))
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -119,9 +127,12 @@ func (s *scene) run(words ...string) (string, error) {
 
 func (s *scene) command(words ...string) *exec.Cmd {
 	words = append(s.enter[:len(s.enter):len(s.enter)], words...)
+	for i := range words {
+		words[i] = s.moved(words[i])
+	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "SSH_CONNECTION=192.0.2.9 50000 192.0.2.1 22", "SYSTEMD_OFFLINE=1")
+	cmd.Env = append(os.Environ(), s.moved("SSH_CONNECTION=192.0.2.9 50000 192.0.2.1 22"), "SYSTEMD_OFFLINE=1")
 	return cmd
 }
 

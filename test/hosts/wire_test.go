@@ -125,7 +125,7 @@ func (s *scene) flooded() {
 	time.Sleep(500 * time.Millisecond) // a flood is known by then
 	for end, round := time.Now().Add(floodSeconds*time.Second), 0; !s.Failed() && (round < 3 || time.Now().Before(end)); round++ {
 		s.each(s.asks(), func(a ask) bool { return a.proto == "tcp" && a.want == "served" }, fmt.Sprint("beside a flood of SYNs, round ", round))
-		s.each(parse("out tcp "+s.host.flood+" served"), func(ask) bool { return true }, fmt.Sprint("beside a flood of SYNs, round ", round))
+		s.each(s.parse("out tcp "+s.host.flood+" served"), func(ask) bool { return true }, fmt.Sprint("beside a flood of SYNs, round ", round))
 	}
 	close(stop)
 	if err := <-done; err != nil {

@@ -18,7 +18,8 @@ func (b *builder) hasUntracked() bool { return !b.pl.Program.Untracked.None() }
 // host or, when it is forwarded, from another device. What comes in for this host with such a port as source is none of
 // them: it may belong to a connection that this host began. What goes from another device to a third one is taken for an
 // answer, as it is not routed yet: connections between other devices to a server with that port are tracked in one
-// direction. What is named otherwise is exempted by itself and in the other direction, whatever device it passes.
+// direction. A service that this host serves has no such answer: NAT may send connections of another port on to that port of
+// a container. What is named otherwise is exempted by itself and in the other direction, whatever device it passes.
 func (f *familyBuilder) untracked() {
 	if !f.hasUntracked() {
 		return
@@ -41,14 +42,19 @@ func (f *familyBuilder) untracked() {
 		devices = []string{""}
 	}
 	for _, d := range devices {
-		f.notrack(in, direction("-i ", d), packet.DPort, lineTests{})
+		f.notrack(in, direction("-i ", d), packet.DPort, func(s ir.UntrackedService) (last lineTests, ok bool) {
+			if s.Here {
+				last = localAddr(1, false)
+			}
+			return last, true
+		})
 	}
 	for _, d := range f.o.Devices {
 		in.add("-i %s -j RETURN", d)
 	}
-	f.notrack(in, "", packet.SPort, localAddr(1, true))
+	f.notrack(in, "", packet.SPort, func(s ir.UntrackedService) (lineTests, bool) { return localAddr(1, true), !s.Here })
 	for _, d := range devices {
-		f.notrack(out, direction("-o ", d), packet.SPort, lineTests{})
+		f.notrack(out, direction("-o ", d), packet.SPort, func(ir.UntrackedService) (lineTests, bool) { return lineTests{}, true })
 	}
 }
 
@@ -59,9 +65,13 @@ func direction(option, device string) string {
 	return option + device + " "
 }
 
-// notrack adds lines for the packets of which a port is that of a service, and for which a last test holds.
-func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, last lineTests) {
+// notrack adds lines for the packets of which a port is that of a service, and for which its last test holds, if it has lines here.
+func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, lastOf func(ir.UntrackedService) (lineTests, bool)) {
 	for _, s := range f.pl.Program.Untracked.Services {
+		last, ok := lastOf(s)
+		if !ok {
+			continue
+		}
 		for _, kind := range []match.Kind{match.TCP, match.UDP} {
 			tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
 			if !possible {

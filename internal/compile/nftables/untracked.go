@@ -12,6 +12,7 @@ import (
 // the port as source that comes in from outside, or from another device for this host, is no such answer: it may belong
 // to a connection that this host began. One that comes in by another device for a third one is taken for an answer, as
 // it is not routed yet: connections between other devices to a server with that port are tracked in one direction.
+// A service that this host serves has no such answer: NAT may send connections of another port on to that port of a container.
 //
 // What is named otherwise is exempted by itself and in the other direction, whatever device it passes, so conntrack sees no side of it.
 func (n *generator) untracked() {
@@ -19,6 +20,10 @@ func (n *generator) untracked() {
 		return
 	}
 	n.untrackedChain("untracked", "prerouting", "iif", func(s ir.UntrackedService) {
+		if s.Here {
+			n.notrack("iifname "+n.outside(), s, packet.DPort, "fib daddr type local")
+			return
+		}
 		n.notrack("iifname "+n.outside(), s, packet.DPort, "")
 		n.notrack("iifname != "+n.outside(), s, packet.SPort, "fib daddr type != local")
 	})

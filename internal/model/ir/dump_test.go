@@ -40,9 +40,9 @@ default: drop
 	}{
 		{Untracked{}, ""},
 		{Untracked{Loopback: true}, "untracked: loopback\n"},
-		{Untracked{Services: []UntrackedService{{"web", []Range{one(80)}}}}, "untracked: web tcp/80\n"},
+		{Untracked{Services: []UntrackedService{{Name: "web", Ports: []Range{one(80)}}}}, "untracked: web tcp/80\n"},
 		{Untracked{
-			Services: []UntrackedService{{"web", []Range{one(80), one(443)}}, {"dns", []Range{one(packet.PortUDP + 53)}}},
+			Services: []UntrackedService{{Name: "web", Ports: []Range{one(80), one(443)}}, {Name: "dns", Ports: []Range{one(packet.PortUDP + 53)}}},
 			Loopback: true,
 		}, "untracked: web tcp/80,tcp/443, dns udp/53, loopback\n"},
 		{Untracked{Flows: []Rule{{Name: "proto=ospf"}}, Multicast: true, Broadcast: true}, "untracked: proto=ospf, multicast, broadcast\n"},

@@ -90,6 +90,7 @@ func (r *Rule) Reversed() Rule {
 type UntrackedService struct {
 	Name  string
 	Ports []Range // values of packet.DPort
+	Here  bool    // this host serves it: packets that it forwards to and from such a port are tracked
 }
 
 // Verdict is what happens to a packet.
