@@ -204,8 +204,9 @@ func (c *quicClient) asks(ctx context.Context, n int) (answered int) {
 	return answered
 }
 
+// ask has a stream brought back. A client that is shut out gets no answer in any time, and a busy machine may stand still for seconds.
 func (c *quicClient) ask(ctx context.Context, text string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	stream, end, err := c.begin(ctx)
 	if err != nil {
