@@ -126,6 +126,8 @@ func otherKinds() []dropTestCase {
 			name: "rules=20/off/vlan", label: "20 rules, a VLAN tag, checks: off", rules: someRules, policy: rules, flood: "vlan",
 			flows: []lab.Flow{tagged}, packet: "udp 16.2.3.4:4000 > 10.0.0.2:53 vlan=10", reason: defaultDropped, share: leastOther,
 		},
+		closedPort("closed", "a closed UDP port of a web server", ""),
+		closedPort("closed/connections", "the same, beside a limit of connections to tcp/22, which waits for conntrack", rig.ConnectionLimit),
 		{
 			name: "limit", label: "over a limit of 1000/s per /16, 64 of them, checks: off",
 			policy: "default: drop\n" + noReplies + "checks: off\nrules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n", flood: "limit",
@@ -140,6 +142,15 @@ func otherKinds() []dropTestCase {
 			flows: []lab.Flow{syns}, share: leastSYN,
 		},
 	}...)
+}
+
+// closedPort is a flood at a closed port beside the services of a web server, and other rules.
+func closedPort(name, label, rules string) dropTestCase {
+	return dropTestCase{
+		name: name, label: label, policy: rig.WebServer + rules, flood: "closed",
+		flows:  []lab.Flow{rig.UDPFlood(lab.MustAddrs(floodSources), rig.Server4, rig.SinkPort)},
+		packet: rig.FloodPacket(rig.Addr4(0x01020304)), reason: defaultDropped,
+	}
 }
 
 // udpFloods are floods at protected UDP services, of datagrams that are no beginning, and where there are others, of those that are.

@@ -85,6 +85,8 @@ var subjects = []subject{
 	{banning(banPolicy, lengths(8)...), []kind{dropped("bans/lengths", udp4), dropped("bans/lengths/other", other)}},
 	{patterns(1), []kind{dropped("pattern", long)}},
 	{patterns(64), []kind{dropped("patterns=64", long)}},
+	{policy(rig.WebServer), []kind{dropped("closed", udp4)}},
+	{policy(rig.WebServer + rig.ConnectionLimit), []kind{dropped("closed/connections", udp4)}},
 	{policy(limitPolicy), []kind{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},

@@ -149,6 +149,12 @@ func TCPFlood(from lab.Addresses, to netip.Addr, port uint16, flags lab.TCPFlags
 // SYNPolicy protects a web server by SYN cookies, whatever the rate. It is without its devices.
 const SYNPolicy = "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
 
+// WebServer serves HTTP and SSH and drops all else. It is without its devices.
+const WebServer = "default: drop\nservices: [{name: web, port: tcp/80}, {name: ssh, port: tcp/22}]\n"
+
+// ConnectionLimit is a rule beside those services that only a later stage than XDP can decide: conntrack counts its connections.
+const ConnectionLimit = "rules: [{name: few, port: tcp/22, over: {connections: 5, per: from}, then: drop}]\n"
+
 // FloodPacket is a packet of the flood, in the notation of package packet.
 func FloodPacket(from fmt.Stringer) string {
 	if text := from.String(); strings.Contains(text, ":") {
