@@ -1,18 +1,13 @@
 package hosts
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // makeTunnels runs the row's script. A line "tunnel PLACE DEVICE PORT PLACE DEVICE ADDRESS" in it is a tunnel that programs make: the first has
@@ -107,32 +102,6 @@ func (t tunnel) carry(peer *net.UDPAddr) {
 	}()
 }
 
-// floodSeconds is how long a flood lasts, and floodRate the SYNs of a second, in bursts that a queue can hold.
-const (
-	floodSeconds = 2
-	floodRate    = 20_000
-	floodBurst   = 100
-)
-
-// flooded has clients ask while SYNs come: as many as get no answer without Floodwall when the queue of SYNs is full.
-func (s *scene) flooded() {
-	s.Helper()
-	if s.host.flood == "" {
-		return
-	}
-	stop, done := make(chan bool), make(chan error)
-	s.places["out"].Begin(func() { done <- flood(s.host.flood, s.mac(), stop) })
-	time.Sleep(500 * time.Millisecond) // a flood is known by then
-	for end, round := time.Now().Add(floodSeconds*time.Second), 0; !s.Failed() && (round < 3 || time.Now().Before(end)); round++ {
-		s.each(s.asks(), func(a ask) bool { return a.proto == "tcp" && a.want == "served" }, fmt.Sprint("beside a flood of SYNs, round ", round))
-		s.each(s.parse("out tcp "+s.host.flood+" served"), func(ask) bool { return true }, fmt.Sprint("beside a flood of SYNs, round ", round))
-	}
-	close(stop)
-	if err := <-done; err != nil {
-		s.Error(err)
-	}
-}
-
 // mac is that of the host's uplink.
 func (s *scene) mac() (mac net.HardwareAddr) {
 	s.places["host"].Do(func() {
@@ -141,28 +110,4 @@ func (s *scene) mac() (mac net.HardwareAddr) {
 		}
 	})
 	return mac
-}
-
-// flood sends SYNs from ever other addresses until it is to stop.
-func flood(to string, mac net.HardwareAddr, stop chan bool) error {
-	began, sent := time.Now(), 0
-	return testutil.SendFrames("eth0", func() (frames [][]byte) {
-		select {
-		case <-stop:
-			return nil
-		default:
-		}
-		time.Sleep(time.Until(began.Add(time.Duration(sent) * time.Second / floodRate)))
-		for range floodBurst {
-			sent++
-			spec, err := packet.Parse(fmt.Sprintf("tcp 198.51.%d.%d:%d > %s S", 100+sent>>8%4, sent&0xff, 1024+sent%60000, to))
-			if err != nil {
-				panic(err)
-			}
-			frame := spec.Frame()
-			copy(frame, mac)
-			frames = append(frames, frame)
-		}
-		return frames
-	})
 }
