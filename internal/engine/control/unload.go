@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
@@ -72,11 +73,7 @@ func cleanOf(ctx context.Context, k netfilter.Kind, prefix, ofKind string, keep 
 	if err != nil {
 		return err
 	}
-	there := false
-	for _, h := range list {
-		there = there || h.Kind == k
-	}
-	if !there {
+	if !slices.ContainsFunc(list, func(h netfilter.Held) bool { return h.Kind == k }) {
 		return nil
 	}
 	t, err := netfilter.FindTool(ctx, k)

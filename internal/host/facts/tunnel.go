@@ -59,7 +59,8 @@ func Carriers(from netip.Addr) []Carrier {
 	}
 	switch t := link.(type) {
 	case *netlink.Tuntap:
-		return openPorts(name, func(s sockets.Socket, _ string) bool { return slices.ContainsFunc(attached(name), s.HeldBy) })
+		pids := attached(name)
+		return openPorts(name, func(s sockets.Socket, _ string) bool { return slices.ContainsFunc(pids, s.HeldBy) })
 	case *netlink.Wireguard, *netlink.Vxlan, *netlink.Geneve:
 		return openPorts(name, func(s sockets.Socket, who string) bool { return s.Proto == unix.IPPROTO_UDP && who == "" })
 	case *netlink.Gretun:
@@ -81,10 +82,11 @@ func openPorts(device string, of func(s sockets.Socket, program string) bool) (l
 	programs := sockets.Programs()
 	first, last := chosenPorts()
 	for _, s := range serving {
-		if s.Addr.IsLoopback() || !of(s, programs.Of(s)) {
+		who := programs.Of(s)
+		if s.Addr.IsLoopback() || !of(s, who) {
 			continue
 		}
-		c := Carrier{Device: device, By: s.Service, Addr: s.Addr, Who: programs.Of(s)}
+		c := Carrier{Device: device, By: s.Service, Addr: s.Addr, Who: who}
 		c.Chosen = s.Proto == unix.IPPROTO_UDP && s.Port >= first && s.Port <= last && !s.Known()
 		if !slices.ContainsFunc(list, func(o Carrier) bool { return o.By == c.By }) { // of IPv4 and IPv6
 			list = append(list, c)

@@ -158,7 +158,7 @@ func nftLeft(table, set string) (least time.Duration, err error) {
 	return least, nil
 }
 
-// nftCounters are the named counters of a table of family inet.
+// nftCounters are the named counters of a table.
 func nftCounters(family, table string) (counts map[string]Count, err error) {
 	const sizes, packets = 1, 2 // NFTA_COUNTER_BYTES and NFTA_COUNTER_PACKETS of uapi/linux/netfilter/nf_tables.h
 	list, err := dumpNft(unix.NFT_MSG_GETOBJ, nftFamilies[family], textAttribute(unix.NFTA_OBJ_TABLE, table))

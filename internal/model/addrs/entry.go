@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,21 +130,24 @@ func maskBits(a, mask netip.Addr) (bits int, ok bool) {
 // emule is a range as the file ipfilter.dat of eMule has it, with zeros before the numbers, and behind it a level: from 128 on the range is
 // not blocked. Any other range stays as it is.
 func emule(text string, rest []string) string {
-	if !paddedRange.MatchString(text) {
+	numbers := strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == '-' })
+	if len(text) != len("000.000.000.000-000.000.000.000") || text[15] != '-' || len(numbers) != 8 {
 		return text
+	}
+	for i, digits := range numbers {
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if err != nil || len(digits) != 3 {
+			return text
+		}
+		numbers[i] = strconv.FormatUint(n, 10)
 	}
 	if len(rest) > 0 {
 		if level, err := strconv.Atoi(rest[0]); err == nil && level > 127 {
 			return ""
 		}
 	}
-	return leadingZeros.ReplaceAllString(text, "$1")
+	return strings.Join(numbers[:4], ".") + "-" + strings.Join(numbers[4:], ".")
 }
-
-var (
-	paddedRange  = regexp.MustCompile(`^(\d{3}\.){3}\d{3}-(\d{3}\.){3}\d{3}$`)
-	leadingZeros = regexp.MustCompile(`\b0{1,2}(\d)`)
-)
 
 // namedRange is the range of a line in P2P form, `name:first-last`, or "". The name may hold what begins a comment elsewhere. It is
 // asked only of lines that are no entry of another form.

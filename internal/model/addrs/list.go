@@ -44,9 +44,9 @@ func ReadList(path string, max int) (List, error) {
 	return l.read(text)
 }
 
-// Read reads a list: a line holds an address, a prefix, a range (first-last), or a range behind a name (name:first-last). What follows it behind a blank, tab,
-// comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
-// are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
+// Read reads a list. A line holds an address, a prefix, a range (first-last), or a range behind a name (name:first-last). Its rest is read or
+// refused where it is an address, a mask or a length (see withRest). Other words, comments and empty lines are left out. Host bits set in a
+// prefix are left out; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
 // With more entries than max (0: no limit), and with more lines that are not understood than BadShare allows, there is no set; the error names
 // up to 10 such lines, with name and number.
 func Read(r io.Reader, name string, max int) (*Set, int, error) {

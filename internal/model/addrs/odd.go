@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -76,8 +77,7 @@ func tooWide(text string) error {
 }
 
 func isShorter(bits string, than int) bool {
-	var n int
-	_, err := fmt.Sscan(bits, &n)
+	n, err := strconv.Atoi(bits)
 	return err == nil && n < than
 }
 
