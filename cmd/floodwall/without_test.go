@@ -51,6 +51,29 @@ func TestWithoutNft(t *testing.T) {
 	}
 }
 
+// TestHiddenState asks for what runs where /sys has no BPF file system, as under `ip netns exec`: the remedy is another way into the namespace.
+func TestHiddenState(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, policy, "devices: [fw0]\ndefault: pass\n")
+	mustFloodwall(t, "apply", policy)
+	if err := unix.Mount("tmpfs", "/sys", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"status", "unload", "repair"} {
+		out, err := floodwall(command)
+		if err == nil || !strings.Contains(out, "nothing is loaded") || !strings.Contains(out, "use `nsenter --net=/run/netns/NS`") {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	if err := unix.Unmount("/sys", 0); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "unload")
+}
+
 // TestWithoutIPv6 applies a policy for iptables where ip6tables fails, as without IPv6. IPv4 is filtered, and all goes again; a device with an
 // address of IPv6 that others reach is not left open.
 func TestWithoutIPv6(t *testing.T) {

@@ -61,6 +61,8 @@ func hint(err error) string {
 	switch {
 	case errors.As(err, &h):
 		return h.Hint()
+	case errors.Is(err, datapath.ErrNotLoaded) && datapath.StateHidden():
+		return "no BPF file system is mounted here, as under `ip netns exec NS`, which hides what runs: use `nsenter --net=/run/netns/NS` in its place"
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
 	case errors.Is(err, lists.ErrNoFeed):

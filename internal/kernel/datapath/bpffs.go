@@ -44,6 +44,9 @@ func mountBPF(dir string) error {
 	return nil
 }
 
+// StateHidden reports whether the state of the usual place cannot be seen here: `ip netns exec` mounts another /sys, without the BPF file system.
+func StateHidden() bool { return !isBPF(mountPoint) && !mountsLast() }
+
 // mayMakeMaps returns an error in a user namespace of a container that may not call bpf(2), whatever capabilities it has there: no mount
 // and no other target helps.
 func mayMakeMaps() error {
