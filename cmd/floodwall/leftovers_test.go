@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,36 @@ func TestRestoredRules(t *testing.T) {
 		s.says(0, "unload")
 		s.gone(row.name + ": after an unload")
 	}
+}
+
+// TestSavedWithout saves rules through the filter that apply names. What is left has the operator's rules and none of the policy's, and both
+// tools take it: nft refuses what iptables-nft has made with extensions, and iptables-restore sets that are not there.
+func TestSavedWithout(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newLeftSite(t)
+	s.run("iptables-nft -A INPUT -p tcp --dport 2222 -j DROP")
+	t.Chdir(t.TempDir())
+	limited := strings.Replace(leftPolicy, "- {name: old", "- {name: fast, proto: udp, over: {rate: 5/s, per: from/32}, then: drop}\n  - {name: old", 1)
+	writeFile(t, "limited.yaml", limited) // a limit is an extension
+	out := mustFloodwall(t, "apply", "limited.yaml", "--target", "iptables")
+	filter := regexp.MustCompile("iptables-save \\| ([^`]*)`").FindStringSubmatch(out)
+	if filter == nil {
+		t.Fatalf("apply names no filter:\n%s", out)
+	}
+	for _, row := range []struct{ save, try string }{
+		{"iptables-nft-save", "iptables-nft-restore --test saved"},
+		{"nft list ruleset", "nft -c -f saved"},
+	} {
+		s.run(row.save + " | " + filter[1] + " >saved")
+		saved := s.run("cat saved")
+		if strings.Contains(strings.ToLower(saved), "floodwall") || !strings.Contains(saved, "2222") {
+			t.Errorf("%s through the filter:\n%s", row.save, saved)
+		}
+		s.run(row.try)
+	}
+	mustFloodwall(t, "unload")
 }
 
 // dying is a program in the place of nft that dies at each listing.

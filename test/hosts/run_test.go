@@ -139,6 +139,9 @@ func (s *scene) life(on target, whole bool) {
 	if on.name == "nftables" || on.name == "iptables" {
 		s.remedied(s.find(said, s.host.remedy))
 	}
+	if m := saveBy.FindStringSubmatch(said); m != nil {
+		s.filter = m[1]
+	}
 	s.answers("after apply", s.asks())
 	if on.name != "native" {
 		s.flooded()
@@ -153,6 +156,8 @@ func (s *scene) life(on target, whole bool) {
 	s.same("after unload", before)
 	s.answers("after unload", slices.DeleteFunc(s.asks(), func(a ask) bool { return a.want == "closed" }))
 }
+
+var saveBy = regexp.MustCompile("save by `iptables-save \\| ([^`]*)`")
 
 // find has the first group, if there is one, of a regular expression that the output of apply must match.
 func (s *scene) find(said, pattern string) string {
@@ -286,7 +291,10 @@ func (s *scene) state() map[string]string {
 	} {
 		out, _ := s.run("bash", "-c", look+" 2>/dev/null")
 		out = strings.ReplaceAll(out, "\n\n", "\n")
-		state[look] = emptyTable.ReplaceAllString(emptyChain.ReplaceAllString(out, ""), "")
+		out = emptyTable.ReplaceAllString(emptyChain.ReplaceAllString(out, ""), "")
+		tables := strings.SplitAfter(out, "\n}\n")
+		slices.Sort(tables) // nft lists them in the order in which they were made
+		state[look] = strings.Join(tables, "")
 	}
 	return state
 }

@@ -34,7 +34,7 @@ func (t *transaction) warnSaved() {
 	}
 	if t.target == plan.TargetIptables && (t.now == nil || t.now.Manifest.Target != plan.TargetIptables) {
 		t.note("from now on iptables-save prints chains of Floodwall, too, and iptables-restore refuses them without their ipsets, with all other rules: " +
-			"save by `iptables-save | " + boot.LeaveOut + "`, and ip6tables-save likewise")
+			"save by `iptables-save | " + boot.LeaveOut + "`, and ip6tables-save and `nft list ruleset` likewise")
 	}
 }
 

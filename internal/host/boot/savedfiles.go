@@ -17,7 +17,7 @@ var savedFiles = []string{
 var ownSaved = wording.Regexp(`(?m)^table (?:inet|netdev) floodwall[0-9a-ft]*-[0-9]|FLOODWALL[0-9A-FT]*-[0-9]|^(?:create|add) floodwall[0-9a-ft]*-[0-9]`)
 
 // LeaveOut is a command that takes all of Floodwall out of saved rules of nft, iptables and ipset; files or nothing follow it.
-const LeaveOut = `sed -e '/^table [a-z]* floodwall[0-9a-ft]*-[0-9]/,/^}/d' -e '/FLOODWALL[0-9A-FT]*-[0-9]/d' -e '/^[a-z]* floodwall[0-9a-ft]*-[0-9]/d'`
+const LeaveOut = `sed -e '/^table [a-z]* floodwall[0-9a-ft]*-[0-9]/,/^}/d' -e '/^\tchain FLOODWALL[0-9A-FT]*-[0-9]/,/^\t}/d' -e '/FLOODWALL[0-9A-FT]*-[0-9]/d' -e '/^[a-z]* floodwall[0-9a-ft]*-[0-9]/d'`
 
 // SavedWithOwn are the files of saved rules, in a root directory, that hold some of Floodwall's. At boot a table of nftables among them decides
 // beside the policy, and iptables-restore refuses a file whose ipsets are not there, with all other rules in it.
