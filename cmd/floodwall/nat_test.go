@@ -204,7 +204,16 @@ func translationsSaid(t *testing.T, rules string) {
 		says(false, "NAT", "explain", "--live", "udp 192.0.2.2:40000 > 192.0.2.1:8083")
 	}
 	says(true, published, "check", right)
+	says(false, "conntrack has to see", "check", right)
 	says(true, published, "explain", right, packet)
+	for services, remedy := range map[string]string{
+		"  - {name: app, port: [tcp/8080, tcp/443], track: false}\n":      "`track: false` of app (",
+		"  - {name: web, port: tcp/443}\nuntracked: [{port: tcp/8080}]\n": "`untracked` (",
+		"  - {name: web, port: tcp/443}\nuntracked: all\n":                "`untracked: all`",
+	} {
+		says(true, "conntrack has to see these packets, or nothing sends them on: take out "+remedy, "check", policy("untracked.yaml", services))
+	}
+	says(false, "conntrack has to see", "check", policy("untracked.yaml", "  - {name: app, port: tcp/443, track: false}\n"))
 	says(true, "no rule names that port, and rules that name port 81 do not match these packets: web ("+wrong+":4)", "check", wrong)
 	says(false, "NAT", "check", other)
 	mustFloodwall(t, "unload")

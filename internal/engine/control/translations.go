@@ -13,22 +13,28 @@ import (
 const mostTranslations = 5
 
 // TranslationNotes say which ports of a policy this host translates (DNAT), and that rules mean the port that was asked for. A rule that
-// names only the port behind the translation does not match, which is the mistake that they are for.
+// names only the port behind the translation does not match, which is the mistake that they are for. They name what keeps conntrack from
+// these packets, too: NAT is done by conntrack, so a published port answers nobody then.
 func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []string) {
 	more := 0
 	for _, t := range merged(list) {
-		var text string
+		text := translated(t)
 		asked := namers(p, func(port policy.Port) bool { return t.Asks(port.Proto, port.First, port.Last) })
 		behind := namers(p, func(port policy.Port) bool {
 			return port.First == t.Port() && port.Last == port.First && (port.Proto == 0 || t.Proto == 0 || port.Proto == t.Proto)
 		})
+		untracked := untrackers(p, t)
 		switch {
 		case len(asked) > 0:
-			text = fmt.Sprintf("%s; rules mean the port that was asked for, on every target: %s", translated(t), strings.Join(asked, ", "))
+			text += "; rules mean the port that was asked for, on every target: " + strings.Join(asked, ", ")
+		case len(untracked) > 0:
 		case len(behind) > 0 && p.Default == policy.Drop && len(t.Ports) > 0:
-			text = fmt.Sprintf("%s; no rule names that port, and rules that name port %d do not match these packets: %s", translated(t), t.Port(), strings.Join(behind, ", "))
+			text += fmt.Sprintf("; no rule names that port, and rules that name port %d do not match these packets: %s", t.Port(), strings.Join(behind, ", "))
 		default:
 			continue
+		}
+		if len(untracked) > 0 {
+			text += "; conntrack has to see these packets, or nothing sends them on: take out " + strings.Join(untracked, ", ")
 		}
 		if len(notes) == mostTranslations {
 			more++
@@ -40,6 +46,25 @@ func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []s
 		notes = append(notes, fmt.Sprintf("rules of this host's NAT that match ports of the policy, too: %d", more))
 	}
 	return notes
+}
+
+// untrackers are what keeps conntrack from packets that this host translates, with its places. Of protected services other notes speak.
+func untrackers(p *policy.Policy, t netfilter.Translation) (list []string) {
+	asks := func(port policy.Port) bool { return t.Asks(port.Proto, port.First, port.Last) }
+	if slices.Contains(p.Untracked, policy.AllTraffic) {
+		list = append(list, "`untracked: all`")
+	}
+	for _, e := range p.Exempt {
+		if slices.ContainsFunc(e.Match.Port, asks) {
+			list = append(list, fmt.Sprintf("`untracked` (%s:%d)", p.File, e.Pos.Line))
+		}
+	}
+	for i := range p.Services {
+		if s := &p.Services[i]; s.Track == policy.TrackNot && s.Syn == nil && slices.ContainsFunc(s.Port, asks) {
+			list = append(list, fmt.Sprintf("`track: false` of %s (%s:%d)", s.Name, p.File, s.Pos.Line))
+		}
+	}
+	return list
 }
 
 // Translated says where this host sends a packet on to, "" when no rule of its NAT may match the packet. The address and the device of the
