@@ -26,6 +26,7 @@ type Host struct {
 	Private  []Service      // they are not meant for the world, and no network of the host is private
 	Networks []netip.Prefix // of the devices
 	Raw      []uint8        // protocols that raw sockets listen for, by IANA's numbers
+	Carriers []Carrier      // what the kernel receives without a socket
 	Clients  [2]int         // the first and the last port of connections that the host opens
 	Operator netip.Addr
 }
@@ -75,6 +76,9 @@ func ReadHost(devices []string) (h *Host, err error) {
 		return nil, err
 	}
 	if h.Raw, err = sockets.RawProtocols(); err != nil {
+		return nil, err
+	}
+	if h.Carriers, err = carriers(); err != nil {
 		return nil, err
 	}
 	h.take(all, sockets.Programs())

@@ -116,24 +116,22 @@ func (h *Host) listFor(s Service) *[]Service {
 	return &h.Services
 }
 
-// rawNames name protocols of raw sockets. Those of neighbours are spoken with hosts on the same link.
+// rawNames name protocols of raw sockets and tunnels. Those of neighbours are spoken with hosts on the same link.
 var (
-	rawNames   = map[uint8]string{2: "IGMP", 4: "IPIP", 41: "IPv6 in IPv4", 47: "GRE", 50: "ESP", 51: "AH", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP"}
+	rawNames   = map[uint8]string{2: "IGMP", 4: "IPIP", 41: "IPv6 in IP", 47: "GRE", 50: "ESP", 51: "AH", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP"}
 	neighbours = []uint8{2, 88, 89, 103, 112}
 )
+
+func protocolName(n uint8) string { return cmp.Or(rawNames[n], fmt.Sprintf("protocol %d", n)) }
 
 // protocols writes rules for what raw sockets listen for.
 func (h *Host) protocols(p func(string, ...any)) {
 	for _, n := range h.Raw {
-		name := rawNames[n]
-		if name == "" {
-			name = fmt.Sprintf("protocol %d", n)
-		}
 		who := ""
 		if slices.Contains(neighbours, n) && len(h.Networks) > 0 {
 			who = fmt.Sprintf(", from: [%s]", listed(h.Networks))
 		}
-		p("  # A raw socket listens for %s.", name)
+		p("  # A raw socket listens for %s.", protocolName(n))
 		p("  - {name: raw-%d, proto: %d%s, then: pass}", n, n, who)
 	}
 }

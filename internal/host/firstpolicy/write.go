@@ -39,6 +39,7 @@ func (h *Host) Policy(file string) string {
 	p("rules: # the first rule that matches decides")
 	p("  - {name: banned, from: $bans, then: drop}")
 	h.protocols(p)
+	h.tunnels(p)
 	h.services(p)
 	return b.String()
 }
