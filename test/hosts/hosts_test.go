@@ -16,9 +16,10 @@ type host struct {
 	policy  string // "" for that of init
 	flags   string // of init
 	refuses string // apply may fail if it says this, a regular expression: what Floodwall cannot do here
-	cannot  string // the same of a target that was asked for, not of auto
+	cannot  string // the same of a target that was asked for, not of auto; or apply says it, and the target filters in part
 	says    string // a regular expression that the output of apply must match
 	remedy  string // the same on nftables and iptables; its first group is the remedy, a command that the test runs then
+	keeps   string // what keeps programs in the kernel, so that those are not looked for
 	public  bool   // the addresses of the row are public ones, and none is for documentation
 	serves  string // what listens before init: "host tcp/22 udp/53; out tcp/80"
 	later   string // what listens from then on
@@ -256,10 +257,7 @@ for p in host out; do
 	$p ip addr add 2001:db8:9::$n/64 dev sit1 nodad
 done`,
 		cannot: "no Ethernet header",
-		policy: "devices: [eth0, gre1, ipip1, sit1]\n" + plainPolicy + `rules:
-  - {name: banned, from: $bans, then: drop}
-  - {name: carriers, proto: [gre, ipip, 41], from: 192.0.2.9, then: pass}
-`,
+		flags:  "--device eth0 --device gre1 --device ipip1 --device sit1", // what init writes serves the carriers
 		asks: `
 	out udp 10.9.1.1:9999 closed
 	out udp 10.9.2.1:9999 closed
@@ -269,6 +267,34 @@ done`,
 	out tcp [2001:db8:9::1]:80 served
 	host udp 10.9.1.2:53 served
 	host udp 10.9.2.2:53 served`,
+	},
+	{
+		name: "VLAN on a bond", guest: true,
+		make: `
+host ip link add bond0 type bond mode active-backup miimon 100
+host ip link set eth0 down; host ip addr flush dev eth0; host ip link set eth0 master bond0; host ip link set bond0 up
+host ip addr add 192.0.2.1/24 dev bond0; host ip addr add 2001:db8::1/64 dev bond0 nodad; host ip route add default via 192.0.2.9
+for p in host out; do
+	case $p in host) below=bond0 n=1 ;; out) below=eth0 n=9 ;; esac
+	$p ip link add link $below name $below.5 type vlan id 5; $p ip link set $below.5 up
+	$p ip addr add 198.18.5.$n/24 dev $below.5
+done`,
+		flags: "--device bond0",
+		keeps: "bond", // its driver does not release a program in native mode that another one replaced
+		asks: `
+	out udp 198.18.5.1:9999 closed
+	out tcp 198.18.5.1:80 bulk
+	out udp 198.18.5.1:5000 served
+	host udp 198.18.5.9:53 served`,
+	},
+	{
+		name: "VRF", guest: true, // at later hooks its packets have another device
+		cannot: "device eth0 is a port of vrf red, and netfilter knows .*: default, .*; name red in `devices` in its place",
+		make: `
+host ip link add red type vrf table 10; host ip link set red up; host ip link set eth0 master red
+host ip addr add 2001:db8::1/64 dev eth0 nodad || true
+host ip route add default via 192.0.2.9 table 10; host ip route add default via 192.0.2.9 dev eth0
+host sysctl -qw net.ipv4.tcp_l3mdev_accept=1 net.ipv4.udp_l3mdev_accept=1 net.ipv4.raw_l3mdev_accept=1`,
 	},
 	{
 		name: "WireGuard", guest: true,
@@ -303,12 +329,8 @@ for p in host out; do
 		$p ip xfrm policy add src $3 dst $4 dir $dir tmpl src $1 dst $2 proto esp reqid 1 mode tunnel
 	done
 done`,
-		policy: "devices: [eth0]\n" + plainPolicy + `rules:
-  - {name: banned, from: $bans, then: drop}
-  - {name: esp, proto: esp, from: 192.0.2.9, then: pass}
-`,
+		// No port is closed in the tunnel: XDP in native mode sees what carries, and not what is unwrapped.
 		asks: `
-	out tcp 10.1.0.1:9999 closed
 	out tcp 10.1.0.1:80 bulk
 	out udp 10.1.0.1:5000 served
 	host udp 10.2.0.2:53 served`,

@@ -15,7 +15,7 @@ import (
 // bridgedNotes say that a policy on a bridge also decides about what the bridge passes between its ports: br_netfilter hands that to
 // netfilter. XDP on the bridge sees what is for this host only.
 func bridgedNotes(m *manifest.Manifest) (notes []string) {
-	names := missed(m)
+	names := missed(m, byName)
 	if len(names) == 0 {
 		return nil
 	}

@@ -18,8 +18,15 @@ const mostMissed = 5
 // byName are the stages that know packets by the name of a device.
 func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFilter }
 
-// missed are the rules, checks and the default of a policy that drop packets at a stage that knows them by the name of a device.
-func missed(m *manifest.Manifest) (names []string) {
+// behindVRF are the stages that know packets by the name of a VRF: prerouting comes twice, first by the name of the device (vrf_rcv_nfhook of
+// drivers/net/vrf.c).
+func behindVRF(s plan.Stage) bool { return s == plan.StageFilter }
+
+// missed are the rules, checks and the default of a policy that drop packets at certain stages, which know them by the name of a device.
+func missed(m *manifest.Manifest, byName func(plan.Stage) bool) (names []string) {
+	if byName(m.At.Last()) && m.Default != ir.Pass.String() {
+		names = append(names, "default") // first: without it all is open
+	}
 	for _, r := range m.Rules {
 		if (byName(r.Stage) || byName(r.Also)) && r.Verdict != ir.Pass.String() && !r.Observe {
 			names = append(names, r.Name)
@@ -30,32 +37,31 @@ func missed(m *manifest.Manifest) (names []string) {
 			names = append(names, check.String())
 		}
 	}
-	if byName(m.At.Last()) && m.Default != ir.Pass.String() {
-		names = append(names, "default")
-	}
 	return names
 }
 
 // missedInPlan is missed for a policy that is not applied.
-func missedInPlan(pl *plan.Plan) (names []string) {
+func missedInPlan(pl *plan.Plan, byName func(plan.Stage) bool) (names []string) {
+	if byName(pl.Default.Last()) && pl.Program.Default != ir.Pass {
+		names = append(names, "default")
+	}
 	for i, place := range pl.Rules {
 		if r := &pl.Program.Rules[i]; byName(place.Last()) && r.Verdict != ir.Pass && !r.Observe {
 			names = append(names, r.Name)
 		}
-	}
-	if byName(pl.Default.Last()) && pl.Program.Default != ir.Pass {
-		names = append(names, "default")
 	}
 	return names
 }
 
 // PortNotes say which rules of a policy that is to run on XDP do not filter devices that are ports of a bridge or the like.
 func PortNotes(devices []string, pl *plan.Plan) []string {
-	return portTexts(devices, pl.Target, missedInPlan(pl))
+	return portTexts(devices, pl.Target, func(at func(plan.Stage) bool) []string { return missedInPlan(pl, at) })
 }
 
 // portsOf is PortNotes for a policy that runs, or is about to.
-func portsOf(m *manifest.Manifest) []string { return portTexts(m.Devices, m.Target, missed(m)) }
+func portsOf(m *manifest.Manifest) []string {
+	return portTexts(m.Devices, m.Target, func(at func(plan.Stage) bool) []string { return missed(m, at) })
+}
 
 // childTexts is portTexts for macvlans and ipvlans above the devices.
 func childTexts(devices []string, target plan.Target, what string) (texts []string) {
@@ -79,7 +85,8 @@ func childTexts(devices []string, target plan.Target, what string) (texts []stri
 
 // portTexts say what does not filter devices that are ports, and what to do. A port of a device that the policy names, too, is filtered
 // by that name. Where devices cannot be listed nothing is said: other parts do.
-func portTexts(devices []string, target plan.Target, missed []string) (texts []string) {
+func portTexts(devices []string, target plan.Target, missedAt func(func(plan.Stage) bool) []string) (texts []string) {
+	missed := missedAt(byName)
 	if len(missed) == 0 {
 		return nil
 	}
@@ -87,15 +94,16 @@ func portTexts(devices []string, target plan.Target, missed []string) (texts []s
 	if err != nil {
 		return nil
 	}
-	what := "these do not filter what it receives: " + strings.Join(missed[:min(len(missed), mostMissed)], ", ")
-	if more := len(missed) - mostMissed; more > 0 {
-		what += fmt.Sprintf(" and %d more", more)
-	}
+	all := notFiltered(missed)
 	if target == plan.TargetIptables {
-		what = "nothing of the policy filters what it receives"
+		all = "nothing of the policy filters what it receives"
 	}
 	for _, p := range ports {
-		if slices.Contains(devices, p.Of) {
+		what := all
+		if p.Kind == facts.VRF {
+			what = notFiltered(missedAt(behindVRF))
+		}
+		if slices.Contains(devices, p.Of) || what == "" {
 			continue
 		}
 		remedy := fmt.Sprintf("name %s in `devices` in its place", p.Of)
@@ -104,5 +112,17 @@ func portTexts(devices []string, target plan.Target, missed []string) (texts []s
 		}
 		texts = append(texts, fmt.Sprintf("%v, and netfilter knows its packets as those of %s, so %s; %s", p, p.Of, what, remedy))
 	}
-	return append(texts, childTexts(devices, target, what)...)
+	return append(texts, childTexts(devices, target, all)...)
+}
+
+// notFiltered names what does not filter a port, "" when nothing is missed.
+func notFiltered(missed []string) string {
+	if len(missed) == 0 {
+		return ""
+	}
+	what := "these do not filter what it receives: " + strings.Join(missed[:min(len(missed), mostMissed)], ", ")
+	if more := len(missed) - mostMissed; more > 0 {
+		what += fmt.Sprintf(" and %d more", more)
+	}
+	return what
 }

@@ -258,7 +258,7 @@ func (t *transaction) attach(ctx context.Context) error {
 		t.attached = append(t.attached, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
 		if d.Mode == datapath.Native {
 			t.notes = append(t.notes, t.manifest.LostReplies(d.Name)...)
-			t.note(bulkNote(d.Name))
+			t.note(nativeNote(d.Name))
 		}
 	}
 	return nil

@@ -21,8 +21,11 @@ func (p Port) String() string {
 	return fmt.Sprintf("device %s is a port of %s %s", p.Device, p.Kind, p.Of)
 }
 
+// VRF is the kind of a device that takes packets of its ports behind prerouting, where they come again, with its name.
+const VRF = "vrf"
+
 // portKinds are the devices that take all packets of their ports (rx_handler of include/linux/netdevice.h).
-var portKinds = []string{"bridge", "bond", "team", "openvswitch"}
+var portKinds = []string{"bridge", "bond", "team", "openvswitch", VRF}
 
 // Children finds the macvlans and ipvlans of devices in this network namespace: they take packets of the device by a handler, as a bridge does
 // (Port), and only those for their own addresses. Device is the one below.
