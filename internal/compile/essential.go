@@ -44,6 +44,7 @@ func essentials(servers []netip.Addr) []essential {
 		known = append(known, netip.PrefixFrom(a, a.BitLen()))
 	}
 	dhcp := policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}
+	dhcpv6 := policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}}
 	return []essential{
 		// Solicitations and advertisements, RFC 4861, 7.1. A router solicitation may come from ::, which has no address yet.
 		{name: "neighbors", match: discovery(133, 135, 136), each: 1000, all: 20_000},
@@ -64,10 +65,11 @@ func essentials(servers []netip.Addr) []essential {
 		// nothing tells a server from a forger. A forger who does not know the host's servers does not use up their limit.
 		{name: "dhcp", suffix: "-known", match: dhcp, from: known, all: 20},
 		{name: "dhcp", match: dhcp, all: 20},
-		// Servers and relays answer from the link (RFC 8415, 18.4); the option by which clients could send to a server far away
-		// is obsolete.
-		{name: "dhcpv6", match: policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}},
-			from: []netip.Prefix{linkLocal}, all: 100},
+		// Servers and relays on the link usually answer from their link-local address. RFC 8415 does not say so, and some answer from a global
+		// one. A forger far away can have a global one, too, and has a limit of his own. The destination does not tell them apart: it
+		// may be any address of the host.
+		{name: "dhcpv6", match: dhcpv6, from: []netip.Prefix{linkLocal}, all: 100},
+		{name: "dhcpv6", suffix: "-global", match: dhcpv6, all: 20},
 		// A later fragment has no ports. Its datagram is delivered only when the first fragment, which has them, has passed a rule.
 		// iptables has a limit for all of one family only, so there is a rule for each.
 		{name: essentialFragments, match: later(packet.FamilyIPv4), each: 1000, all: 10_000},

@@ -434,7 +434,9 @@ icmp 8.8.8.8 > 1.1.1.1                drop default
 udp 192.0.2.1:67 > 192.0.2.7:68       pass essential:dhcp
 udp 192.0.2.1:68 > 192.0.2.7:67       drop default
 udp [fe80::1]:547 > [fe80::2]:546     pass essential:dhcpv6
-udp [2001:db8::1]:547 > [fe80::2]:546  drop default
+udp [2001:db8::1]:547 > [fe80::2]:546  pass essential:dhcpv6-global
+udp [2001:db8::1]:547 > [2001:db8::2]:546  pass essential:dhcpv6-global
+udp [2001:db8::1]:546 > [2001:db8::2]:547  drop default
 udp [fe80::1]:67 > [fe80::2]:68       drop default
 udp 192.0.2.1:547 > 192.0.2.7:546     drop default
 arp                                   pass not-ip

@@ -249,6 +249,8 @@ func (m *meaning) essential() string {
 		return "dhcp"
 	case v6 && udp(547, 546) && onLink:
 		return "dhcpv6"
+	case v6 && udp(547, 546):
+		return "dhcpv6-global"
 	case v[packet.Fragment] == packet.FragmentLater && !m.says("fragments", true):
 		return "fragments" + m.ofFamily()
 	case has && m.says("echo", false) && (v6 && (kind == 128 || kind == 129) || !v6 && (kind == 0 || kind == 8)):

@@ -33,7 +33,7 @@ var forged = []struct {
 	most int // of 100 packets, how many may come to the stack at once
 }{
 	{"DHCP, random sources", "udp %s:67 > 10.0.0.2:68 payload=0x00", false, 25},
-	{"DHCPv6, random sources", "udp [%s]:547 > [fd00::2]:546 payload=0x00", true, 0},
+	{"DHCPv6, random sources", "udp [%s]:547 > [fd00::2]:546 payload=0x00", true, 25},
 	{"listener query from afar", "icmpv6 %s > fd00::2 type=130 ttl=1", true, 0},
 	{"listener report from afar", "icmpv6 %s > fd00::2 type=143 ttl=1", true, 0},
 	{"listener query, passed on", "icmpv6 fe80::99 > fd00::2 type=130 ttl=2", false, 0},
@@ -95,7 +95,7 @@ func TestForgedEssentials(t *testing.T) {
 
 // genuine are packets that must come to the stack.
 var genuine = []string{
-	"udp 10.0.0.1:67 > 10.0.0.2:68 payload=0x00", "udp [fe80::99]:547 > [fd00::2]:546 payload=0x00",
+	"udp 10.0.0.1:67 > 10.0.0.2:68 payload=0x00", "udp [fe80::99]:547 > [fd00::2]:546 payload=0x00", "udp [2600::9]:547 > [fd00::2]:546 payload=0x00",
 	"icmpv6 fe80::99 > ff02::1 type=130 ttl=1", "icmpv6 fe80::99 > fd00::2 type=134", "icmpv6 fd00::1 > fd00::2 type=136",
 	"icmpv6 fe80::99 > fd00::2 type=133", "icmpv6 :: > fd00::2 type=133", "icmpv6 fd00::1 > fd00::2 type=135", "icmpv6 fe80::99 > fd00::2 type=137",
 	"icmp 10.0.0.9 > 10.0.0.2 type=3 code=4", "icmpv6 2600::9 > fd00::2 type=2",
@@ -147,6 +147,7 @@ var floods = []flood{
 	{"icmpv6-errors", "icmpv6 %s > fd00::2 type=1 code=4", true, true, 40_000, 10_000, 10_000},
 	{"dhcp", "udp %s:67 > 10.0.0.2:68 payload=0x00", false, true, 2000, 20, 20},
 	{"dhcpv6", "udp [fe80::%s]:547 > [fd00::2]:546 payload=0x00", false, false, 2000, 100, 100},
+	{"dhcpv6-global", "udp [%s]:547 > [fd00::2]:546 payload=0x00", true, true, 2000, 20, 20},
 	{"multicast", "icmpv6 fe80::%s > ff02::1 type=130 ttl=1", false, false, 8000, 1000, 1000},
 	{"routers", "icmpv6 fe80::%s > fd00::2 type=137", false, false, 8000, 1000, 1000},
 	{"neighbors", "icmpv6 fe80::%s > fd00::2 type=136", false, false, 80_000, 20_000, 20_000},

@@ -196,7 +196,9 @@ func TestNftCompanion(t *testing.T) {
 	var essential string
 	unasked := slices.DeleteFunc(slices.Clone(policy.EssentialNames), func(name string) bool { return name == "echo" })
 	after := slices.Index(unasked, "multicast") + 1
-	for _, name := range append(slices.Insert(unasked, after, "multicast-ipv4"), "fragments-ipv6") {
+	unasked = slices.Insert(unasked, after, "multicast-ipv4")
+	unasked = slices.Insert(unasked, slices.Index(unasked, "dhcpv6")+1, "dhcpv6-global")
+	for _, name := range append(unasked, "fragments-ipv6") {
 		essential += " essential-" + name + "-limited essential-" + name
 	}
 	essential = essential[1:]
