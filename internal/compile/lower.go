@@ -224,7 +224,10 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 		set.Static, set.Entries = staticSet(s.Inline), len(s.Inline)
 		set.Max = max(set.Entries, s.Max)
 	}
-	return set, nil
+	if s.File == "" { // countries together may have most addresses, and for what stands in the policy a note is enough
+		return set, nil
+	}
+	return set, set.Static.NotMost()
 }
 
 func staticSet(ranges []policy.AddrRange) *addrs.Set {

@@ -150,6 +150,9 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 		return "", err
 	}
 	clean := list.done()
+	if err := clean.Set.NotMost(); err != nil {
+		return "", fmt.Errorf("the list is not taken: %w", err)
+	}
 	c.Format, c.Bad, c.Read, c.Removed, c.More = format, bad, list.entries, clean.Removed, clean.More
 	content, err := c.write(clean.Set)
 	switch {
