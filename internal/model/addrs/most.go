@@ -12,8 +12,8 @@ func (*MostError) Hint() string {
 	return "look for a line that is shorter than meant; for all addresses leave the set out of the rule, and for all but some write `not: {from: $SET}`"
 }
 
-// NotMost is a *MostError if the set has more than half of all IPv4 addresses, or all of the global unicast addresses of IPv6 (RFC 4291, 2.4).
-// No author of a list means that. Lines that are each narrow enough may have them together, as 0.0.0.0/1 and 128.0.0.0/1. Of IPv6 little is
+// NotMost is a *MostError if the set has more than three quarters of all IPv4 addresses, or all of the global unicast addresses of IPv6 (RFC 4291, 2.4).
+// No author of a list means that: lists of many countries have less. Lines that are each narrow enough may have them together, as 0.0.0.0/1 and 128.0.0.0/1. Of IPv6 little is
 // given to networks, so lists of bogons have more than half of it.
 func (s *Set) NotMost() error {
 	var v4 uint64
@@ -21,8 +21,8 @@ func (s *Set) NotMost() error {
 		v4 += uint64(r.Last-r.First) + 1
 	}
 	switch {
-	case v4 > 1<<31:
-		return &MostError{"it has more than half of all IPv4 addresses"}
+	case v4 > 3<<30:
+		return &MostError{"it has more than three quarters of all IPv4 addresses"}
 	case s.Covers(globalUnicast6):
 		return &MostError{"it has all IPv6 addresses of the Internet"}
 	}

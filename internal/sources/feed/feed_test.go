@@ -118,8 +118,8 @@ func TestMisbehaving(t *testing.T) {
 		answer     http.HandlerFunc
 	}{
 		{"HTML", "HTML", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "\n <!DOCTYPE html><p>1.2.3.4") }},
-		{"most addresses", "more than half of all IPv4 addresses", func(w http.ResponseWriter, _ *http.Request) {
-			for n := range 150 {
+		{"most addresses", "more than three quarters of all IPv4 addresses", func(w http.ResponseWriter, _ *http.Request) {
+			for n := range 230 {
 				fmt.Fprintf(w, "%d.0.0.0/8\n", 11+n)
 			}
 		}},
