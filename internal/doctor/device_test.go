@@ -191,7 +191,7 @@ func TestUnprotected(t *testing.T) {
 	for services, want := range map[string][]string{
 		"{name: game, port: udp/7000}":                        {"note floodwall-udp: udp: protect"},
 		"{name: web, port: [tcp/443, udp/443]}":               {"note floodwall-udp: udp: {protect: quic}"},
-		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: {protect: wireguard}"},
+		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: protect"}, // nobody listens there, so it may be of AmneziaWG
 		"{name: bedrock, port: udp/19132}":                    {"note floodwall-udp: udp: {protect: raknet}"},
 		"{name: bedrock, port: udp/19133}":                    {"note floodwall-udp: udp: {protect: raknet}"},
 		"{name: dns, port: udp/53}":                           {"note floodwall-udp: guard: dns"},

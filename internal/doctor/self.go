@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -134,7 +135,11 @@ func unprotected(file string) (found []Finding) {
 			ID: "floodwall-udp", Severity: Note, Evidence: fmt.Sprintf("nothing protects the UDP service %q from a flood (%s:%d)", s.Name, file, s.Pos.Line),
 			Cost: "packets of forged sources reach the service, as many as come",
 		}
-		found = append(found, f.policy(keys[i]))
+		key, why := facts.FloodKeyFor(keys[i])
+		if why != "" {
+			f.Cost += "; " + why
+		}
+		found = append(found, f.policy(key))
 	}
 	return found
 }

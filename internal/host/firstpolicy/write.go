@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -84,7 +85,11 @@ func (h *Host) services(p func(string, ...any)) {
 		case s.Port == 53:
 			p("  - {name: %s, port: %s} # for a resolver that others use, see `guard: dns`", name, s)
 		case policy.FloodKey(s.Port) != "" && !h.maybeClient(sockets.Socket{Service: s.Service}):
-			p("  - {name: %s, port: %s} # with `%s`, clients are served during a flood; it needs XDP", name, s, policy.FloodKey(s.Port))
+			key, why := facts.FloodKey(s.Port, s.Program)
+			if why != "" {
+				p("  # %s.", why)
+			}
+			p("  - {name: %s, port: %s} # with `%s`, clients are served during a flood; it needs XDP", name, s, key)
 		case h.maybeClient(sockets.Socket{Service: s.Service}):
 			p("  - {name: %s, port: %s} # the kernel gives such a port to clients, too: remove the line if only this host uses it", name, s)
 		default:
