@@ -84,7 +84,7 @@ func check(ctx context.Context, e *env, file string) error {
 		return err
 	}
 	e.Notes(slices.Concat(checkNotes(c), control.TranslationNotes(c.Policy, operate.Translations(ctx)), control.PortNotes(c.Policy.DeviceNames(), o.Plan),
-		control.SenderNotes(c.Policy, c.Program)))
+		control.SenderNotes(c.Policy, c.Program), control.HostNotes(c.Program, c.Policy.DeviceNames(), plan.TargetXDP)))
 	if absent := operate.Absent(c.Policy); absent != nil {
 		e.WarnOf(absent)
 	}

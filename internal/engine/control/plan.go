@@ -98,6 +98,8 @@ func (t *transaction) record(ctx context.Context) error {
 	t.notes = append(t.notes, bridgedNotes(m)...)
 	t.notes = append(t.notes, offloadNotes(ctx, m)...)
 	t.notes = append(t.notes, SenderNotes(t.compiled.Policy, t.compiled.Program)...)
+	t.notes = append(t.notes, HostNotes(t.compiled.Program, t.devices(), t.target)...)
+	t.notes = append(t.notes, t.laterNotes()...)
 	t.warnStrict()
 	if t.move == nil {
 		t.warnSaved()

@@ -159,6 +159,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 		return nil, err
 	}
 	s.checkTags(m)
+	s.checkLater(m, g)
 	if g.Program != nil {
 		s.checkSending(m, g.Program.Devices)
 	}

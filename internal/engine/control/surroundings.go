@@ -1,0 +1,92 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/generation"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/addrs"
+	"github.com/floodwall/floodwall/internal/model/ir"
+)
+
+// HostNotes say where packets of this host come or go by ways that the devices of a policy do not tell: another uplink, IPsec, the loopback device.
+func HostNotes(program *ir.Program, devices []string, target plan.Target) (notes []string) {
+	if slices.Contains(devices, "lo") {
+		notes = append(notes, "device lo has packets of this host to itself only: a policy is for the devices by which packets come from outside")
+	}
+	if program.Default == ir.Pass {
+		return notes
+	}
+	replies := slices.ContainsFunc(program.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule && r.Reply })
+	if others := facts.OtherUplinks(devices); replies && target == plan.TargetXDP && others != nil {
+		list := strings.Join(others, ", ")
+		notes = append(notes, fmt.Sprintf("there is a default route by %s, too, which `devices` leaves out: XDP does not see what leaves there, so an answer to it that comes by %s "+
+			"meets `default: drop`, which it does not on nftables and iptables; add %s to `devices`", list, strings.Join(devices, ", "), list))
+	}
+	return append(notes, decryptedNotes(devices)...)
+}
+
+// decryptedNotes say that what IPsec decrypts by a policy meets the rules, and which rule lets it pass. The kernel refuses packets of these networks
+// that IPsec has not decrypted (xfrm_policy_check), so a forger gains nothing by the rule.
+func decryptedNotes(devices []string) []string {
+	from := facts.Decrypted()
+	if from == nil {
+		return nil
+	}
+	var names []string
+	for _, p := range from {
+		names = append(names, addrs.PrefixText(p))
+	}
+	return []string{fmt.Sprintf("IPsec decrypts packets by policies, and these come by %s once more: nftables, iptables, XDP in generic mode and rules beside XDP decide them as any others, "+
+		"XDP in native mode does not see them; `{from: [%s], then: pass}` lets them pass on all, or an xfrm interface has them come by a device of its own",
+		strings.Join(devices, ", "), strings.Join(names, ", "))}
+}
+
+// laterNotes say which programs of others may change the addresses of what has been noted for its answers.
+func (t *transaction) laterNotes() []string {
+	if t.move != nil {
+		return nil
+	}
+	var ours []*datapath.Device
+	if t.now != nil && t.now.Program != nil {
+		ours = t.now.Program.Devices
+	}
+	return laterTexts(t.manifest, ours)
+}
+
+// checkLater is laterNotes for a policy that runs: programs come at any time.
+func (s *Status) checkLater(m *manifest.Manifest, g *generation.Generation) {
+	var ours []*datapath.Device
+	if g.Program != nil {
+		ours = g.Program.Devices
+	}
+	for _, text := range laterTexts(m, ours) {
+		s.warn("%s", text)
+	}
+}
+
+func laterTexts(m *manifest.Manifest, ours []*datapath.Device) (texts []string) {
+	i := slices.IndexFunc(m.Rules, func(r manifest.Rule) bool { return r.Name == compile.RepliesRule })
+	if i < 0 {
+		return nil
+	}
+	inXDP := m.Rules[i].Stage == plan.StageXDP
+	noted, remedy := "conntrack", "`--target xdp` sees the changed addresses where the program is a link of TCX; on any target a rule can let the answers pass"
+	if inXDP {
+		noted = "Floodwall's program"
+		remedy = "`floodwall unload` and `floodwall apply` put ours behind links of TCX; where the program is a filter of clsact, a rule can let the answers pass"
+	}
+	for _, d := range m.Devices {
+		if names := datapath.SeenLater(d, ours, !inXDP); names != nil {
+			texts = append(texts, fmt.Sprintf("%s at tc of device %s sees what leaves after %s has: if it changes addresses, as network plugins do, the answers meet `default: drop`; %s",
+				strings.Join(names, ", "), d, noted, remedy))
+		}
+	}
+	return texts
+}

@@ -1,0 +1,86 @@
+package facts
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// OtherUplinks are devices beside some that have a default route, of any table, where one of these has one, too: a packet may leave by the
+// one, and its answer come by the other. A device whose packets come by one of the devices, as a VLAN, is none, and no tunnel is. It returns nothing
+// where routes cannot be listed.
+func OtherUplinks(devices []string) (names []string) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil
+	}
+	routed := map[int]bool{}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE) // table 0: all
+		if err != nil {
+			return nil
+		}
+		for _, r := range routes {
+			if r.Type != unix.RTN_UNICAST {
+				continue
+			}
+			routed[r.LinkIndex] = true
+			for _, hop := range r.MultiPath {
+				routed[hop.LinkIndex] = true
+			}
+		}
+	}
+	filtered := func(index int) bool {
+		return slices.ContainsFunc(links, func(l netlink.Link) bool {
+			return slices.Contains(devices, l.Attrs().Name) && slices.Contains(carriers(links, index), l.Attrs().Index)
+		})
+	}
+	some := false
+	for _, l := range links {
+		switch {
+		case !routed[l.Attrs().Index] || l.Attrs().Flags&unix.IFF_LOOPBACK != 0:
+		case filtered(l.Attrs().Index):
+			some = true
+		case len(l.Attrs().HardwareAddr) == 6: // tunnels are answered by themselves
+			names = append(names, l.Attrs().Name)
+		}
+	}
+	if !some {
+		return nil
+	}
+	return names
+}
+
+// Decrypted are the networks from which packets come that IPsec decrypts by a policy, sorted. They come once more, by the device that has
+// received them. Policies of a VTI or an xfrm interface have a mark or an identifier: their packets come by that device.
+func Decrypted() (from []netip.Prefix) {
+	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
+	if err != nil {
+		return nil
+	}
+	for _, p := range policies {
+		if p.Dir == netlink.XFRM_DIR_OUT || len(p.Tmpls) == 0 || p.Mark != nil || p.Ifid != 0 {
+			continue
+		}
+		any := netip.IPv4Unspecified()
+		if p.Tmpls[0].Dst.To4() == nil {
+			any = netip.IPv6Unspecified()
+		}
+		network := netip.PrefixFrom(any, 0)
+		if p.Src != nil {
+			a, ok := netip.AddrFromSlice(p.Src.IP)
+			bits, _ := p.Src.Mask.Size()
+			if !ok {
+				continue
+			}
+			network = netip.PrefixFrom(a.Unmap(), bits)
+		}
+		if !slices.Contains(from, network) {
+			from = append(from, network)
+		}
+	}
+	slices.SortFunc(from, netip.Prefix.Compare)
+	return from
+}
