@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"time"
 
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -82,23 +85,23 @@ func (f *familyBuilder) makeDynamic(s *ir.Set, name string) {
 // makeStatic makes a set of addresses, if possible, which is looked up once, and else one of prefixes, which is looked
 // up for each length that occurs. A set of addresses cannot have the unspecified one.
 func (f *familyBuilder) makeStatic(s *addrs.Set, name string) {
-	kind, n := "hash:ip", 0
-	each := func(yield func(netip.Prefix)) {
-		f.prefixes(s, func(p netip.Prefix) bool {
-			for _, p := range halves(p) {
-				yield(p)
-			}
-			return true
-		})
-	}
-	each(func(p netip.Prefix) {
-		n++
-		if !p.IsSingleIP() || p.Addr().IsUnspecified() {
-			kind = "hash:net"
-		}
+	var ranges []netipx.IPRange
+	var entries []netip.Prefix
+	f.prefixes(s, func(p netip.Prefix) bool {
+		ranges, entries = append(ranges, netipx.RangeOfPrefix(p)), append(entries, halves(p)...)
+		return true
 	})
-	f.create(name, kind, n, n, "")
-	each(func(p netip.Prefix) { fmt.Fprintf(&f.ipset, "add %s %s\n", name, addrs.PrefixText(p)) })
+	kind := "hash:net"
+	if addresses, wider := plan.Addresses(ranges); len(wider) == 0 && (len(addresses) == 0 || !addresses[0].From().IsUnspecified()) {
+		kind, entries = "hash:ip", entries[:0]
+		for _, r := range addresses {
+			entries = append(entries, netip.PrefixFrom(r.From(), r.From().BitLen()))
+		}
+	}
+	f.create(name, kind, len(entries), len(entries), "")
+	for _, p := range entries {
+		fmt.Fprintf(&f.ipset, "add %s %s\n", name, addrs.PrefixText(p))
+	}
 }
 
 // halves are the two halves of the prefix of all addresses, which ipset cannot have.

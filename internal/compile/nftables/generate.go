@@ -45,8 +45,8 @@ type Ruleset struct {
 // Set names the sets of a table that together are one set of the policy. "" is one that is not there: a set that
 // never changes has only the families that occur.
 type Set struct {
-	V4, V6       string // addresses; of a set that never changes also prefixes and ranges
-	Nets4, Nets6 string // prefixes of a dynamic set, which must not overlap each other
+	V4, V6       string // addresses; of a set that never changes also ranges, unless these have sets of their own
+	Nets4, Nets6 string // prefixes, which must not overlap each other; of a set that never changes ranges beside many addresses
 	Dynamic      bool
 	Live         bool // the script declares it without elements, which are exchanged while the table decides
 }

@@ -216,14 +216,8 @@ func (s *setTable) tests(set int, key, rule string, family uint32, not bool) ter
 		return way(fmt.Sprintf("fib %s type %slocal", strings.TrimPrefix(key, familyKeys[family]+" "), operator))
 	}
 	key += " " + operator
-	if s.program.Sets[set].Dynamic != nil {
-		names := s.use(set, rule)
-		return append(ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family]),
-			ownWay("%s@%s", key, [...]string{names.Nets4, names.Nets6}[family])...)
-	}
-	if s.program.Sets[set].Live {
-		names := s.use(set, rule)
-		return ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family])
+	if s.program.Sets[set].Dynamic != nil || s.program.Sets[set].Live {
+		return s.lookups(set, key, rule, family)
 	}
 	content := s.content(set)[family]
 	switch {
@@ -235,13 +229,22 @@ func (s *setTable) tests(set int, key, rule string, family uint32, not bool) ter
 		return way("")
 	case s.program.Sets[set].Name == "" && len(content) <= plan.Inline:
 		var words []string
-		for _, r := range content {
+		for _, r := range divided(content)[0] {
 			words = append(words, string(appendRange(nil, r)))
 		}
 		return ownWay("%s%s", key, listText(words))
 	}
-	names := s.use(set, rule)
-	return ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family])
+	return s.lookups(set, key, rule, family)
+}
+
+// lookups are tests of the sets of the table that together are one of the policy.
+func (s *setTable) lookups(set int, key, rule string, family uint32) (ways term) {
+	for _, name := range s.use(set, rule).of(family) {
+		if name != "" {
+			ways = append(ways, ownWay("%s@%s", key, name)...)
+		}
+	}
+	return ways
 }
 
 // isWhole reports whether a range is all addresses of its family.

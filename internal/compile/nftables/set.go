@@ -7,6 +7,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -72,23 +73,48 @@ func (s *setTable) use(set int, rule string) Set {
 	if name == "" || !isLetter(rune(name[0])) {
 		name = "set-" + name
 	}
-	var out Set
-	if s.program.Sets[set].Dynamic != nil {
-		out = Set{s.names.add(name + "-v4"), s.names.add(name + "-v6"), s.names.add(name + "-nets-v4"), s.names.add(name + "-nets-v6"), true, false}
-	} else if s.program.Sets[set].Live {
-		out = Set{V4: s.names.add(name + "-v4"), V6: s.names.add(name + "-v6"), Live: true}
+	out := Set{Dynamic: s.program.Sets[set].Dynamic != nil, Live: s.program.Sets[set].Live}
+	if out.Dynamic || out.Live {
+		out.V4, out.V6, out.Nets4, out.Nets6 = s.names.add(name+"-v4"), s.names.add(name+"-v6"), s.names.add(name+"-nets-v4"), s.names.add(name+"-nets-v6")
 	} else {
-		c := s.content(set)
-		if len(c[packet.FamilyIPv4]) > 0 {
-			out.V4 = s.names.add(name + "-v4")
-		}
-		if len(c[packet.FamilyIPv6]) > 0 {
-			out.V6 = s.names.add(name + "-v6")
-		}
+		out.V4, out.Nets4 = s.partNames(name, "v4", s.content(set)[packet.FamilyIPv4])
+		out.V6, out.Nets6 = s.partNames(name, "v6", s.content(set)[packet.FamilyIPv6])
 	}
 	s.named[set] = out
 	s.order = append(s.order, set)
 	return out
+}
+
+// partNames names the sets for a family of a set that never changes.
+func (s *setTable) partNames(name, family string, content []netipx.IPRange) (first, nets string) {
+	parts := divided(content)
+	if len(parts[0]) > 0 {
+		first = s.names.add(name + "-" + family)
+	}
+	if len(parts[1]) > 0 {
+		nets = s.names.add(name + "-nets-" + family)
+	}
+	return first, nets
+}
+
+// manyAddresses is how many addresses a list must have beside ranges for a hash of their own. A packet is then asked for twice; a tree takes
+// longer than both only when it is large.
+const manyAddresses = 1000
+
+// divided is the content of a family in the sets that hold it: addresses alone, which nftables finds by a hash, or all in one tree, or, of many
+// addresses and some ranges, both.
+func divided(content []netipx.IPRange) (parts [2][]netipx.IPRange) {
+	addresses, ranges := plan.Addresses(content)
+	switch {
+	case len(content) == 1, len(ranges) > 0 && len(addresses) < manyAddresses:
+		return [2][]netipx.IPRange{content}
+	}
+	return [2][]netipx.IPRange{addresses, ranges}
+}
+
+// of are the names of the sets for a family, "" where there is none.
+func (n Set) of(family uint32) [2]string {
+	return [...][2]string{packet.FamilyIPv4: {n.V4, n.Nets4}, packet.FamilyIPv6: {n.V6, n.Nets6}}[family]
 }
 
 // write writes the definitions of all sets.
@@ -105,11 +131,15 @@ func (s *setTable) write(b *strings.Builder) {
 			}
 			continue
 		}
-		for family, name := range []string{names.V4, names.V6} {
-			if names.Live {
-				fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags interval\n\t}\n\n", name, addressTypes[family])
-			} else if name != "" {
-				writeStatic(b, name, family, s.content(set)[family])
+		for family := range uint32(len(addressTypes)) {
+			parts := [2][]netipx.IPRange{}
+			if !names.Live {
+				parts = divided(s.content(set)[family])
+			}
+			for i, name := range names.of(family) {
+				if name != "" {
+					writeStatic(b, name, int(family), parts[i], names.Live && i == 1)
+				}
 			}
 		}
 	}
@@ -142,10 +172,14 @@ func durationText(seconds int64) (text string) {
 }
 
 // writeStatic writes a set with its elements. One of addresses alone is a hash, which is faster than intervals.
-func writeStatic(b *strings.Builder, name string, family int, content []netipx.IPRange) {
+func writeStatic(b *strings.Builder, name string, family int, content []netipx.IPRange, intervals bool) {
 	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n", name, addressTypes[family])
-	if slices.ContainsFunc(content, func(r netipx.IPRange) bool { return r.From() != r.To() }) {
+	if intervals || slices.ContainsFunc(content, func(r netipx.IPRange) bool { return r.From() != r.To() }) {
 		b.WriteString("\t\tflags interval\n")
+	}
+	if len(content) == 0 { // it is filled later
+		b.WriteString("\t}\n\n")
+		return
 	}
 	b.WriteString("\t\telements = {")
 	line := make([]byte, 0, 128)

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 
+	"go4.org/netipx"
+
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -54,6 +56,38 @@ type LeftCheck struct {
 // ProtosWithout are the protocols of a that are not in b.
 func ProtosWithout(a, b []ir.Range) []ir.Range {
 	return ranges.Common(a, ranges.Complement(b, packet.Proto.Size()), packet.Proto.Size())
+}
+
+// Addresses takes the addresses out of ranges that do not overlap. A hash of addresses alone is faster to make and to ask than what holds
+// ranges, so ranges of a few neighbours are written out, unless they were to double the list.
+func Addresses(list []netipx.IPRange) (addresses, ranges []netipx.IPRange) {
+	const few = 8
+	written := 0
+	for _, r := range list {
+		written += len(upTo(r, few))
+	}
+	most := few
+	if written > 2*len(list) {
+		most = 1
+	}
+	for _, r := range list {
+		members := upTo(r, most)
+		if members == nil {
+			ranges = append(ranges, r)
+		}
+		addresses = append(addresses, members...)
+	}
+	return addresses, ranges
+}
+
+// upTo are the addresses of a range, each as a range, if it has at most so many.
+func upTo(r netipx.IPRange, most int) (out []netipx.IPRange) {
+	for a := r.From(); len(out) < most; a = a.Next() {
+		if out = append(out, netipx.IPRangeFrom(a, a)); a == r.To() {
+			return out
+		}
+	}
+	return nil
 }
 
 // MaxBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).

@@ -47,7 +47,7 @@ const (
 	KindIptables Kind = "iptables"
 )
 
-// SetNames names the sets of netfilter that hold the entries of one dynamic set: addresses, and prefixes.
+// SetNames names the sets of netfilter that hold the entries of one dynamic or live set: addresses, and prefixes.
 type SetNames struct{ V4, V6, Nets4, Nets6 string }
 
 // Names lists the sets, each once.
@@ -82,7 +82,7 @@ func (p *Ruleset) named(s *ir.Set, names SetNames, live bool) {
 		if p.Live == nil {
 			p.Live = map[string]SetNames{}
 		}
-		p.Live[s.Name] = SetNames{names.V4, names.V6, names.V4, names.V6}
+		p.Live[s.Name] = names
 	}
 }
 

@@ -100,14 +100,12 @@ func (n *Netfilter) sets(compared *int) Result {
 		}
 		for family, name := range []string{s.V4, s.V6} {
 			want := spansOfSet(n.Program.Sets[i].Static, family == 1)
-			var have []span
-			if set := n.world.tables[0].Sets[name]; set != nil {
-				var err error
-				if have, err = n.world.spansIn(set, nil); err != nil {
-					r.Answer, r.Why = smt.Unknown, err.Error()
-					return r
-				}
+			parts, err := n.world.parts(i, family == 1)
+			if err != nil {
+				r.Answer, r.Why = smt.Unknown, err.Error()
+				return r
 			}
+			have := normalize(slices.Concat(parts...))
 			*compared += len(want)
 			if !slices.EqualFunc(want, have, func(a, b span) bool { return slices.Equal(a.first, b.first) && slices.Equal(a.last, b.last) }) {
 				r.Answer, r.Why = smt.Satisfiable, fmt.Sprintf("set %s has other addresses than the policy's", name)

@@ -32,7 +32,7 @@ type netWorld struct {
 // setUse is what a set of the table has of a set of the policy that changes while the table decides.
 type setUse struct {
 	set  int
-	what string // "addresses", "prefixes", or "all"
+	what string // "addresses" or "prefixes"
 }
 
 type spansKey struct {
@@ -47,10 +47,7 @@ func newNetWorld(p *ir.Program, x *nftables.Ruleset, devices []string, tables []
 		spans: map[spansKey][]span{},
 	}
 	for i, s := range x.Sets {
-		all, nets := "addresses", "prefixes"
-		if s.Live {
-			all = "all"
-		}
+		const all, nets = "addresses", "prefixes"
 		if !s.Live && !s.Dynamic {
 			continue
 		}
@@ -82,12 +79,33 @@ func (w *netWorld) member(d *decoded, set int, address []*smt.Term) *smt.Term {
 	switch {
 	case s.Dynamic != nil && s.Dynamic.Local:
 		return w.own(d, address)
-	case s.Dynamic != nil:
+	case s.Dynamic != nil, s.Live:
 		return d.Or(setUse{set, "addresses"}.in(d, address), setUse{set, "prefixes"}.in(d, address))
-	case s.Live:
-		return setUse{set, "all"}.in(d, address)
 	}
-	return d.among(address, spansOfSet(s.Static, d.kind.v6))
+	parts, err := w.parts(set, d.kind.v6)
+	if err != nil || len(parts) < 2 {
+		return d.among(address, spansOfSet(s.Static, d.kind.v6))
+	}
+	return d.Or(d.among(address, parts[0]), d.among(address, parts[1])) // Netfilter.sets compares both with the policy's
+}
+
+// parts are the spans of the table's sets that together are one of the policy that never changes.
+func (w *netWorld) parts(set int, v6 bool) (out [][]span, err error) {
+	s := w.out.Sets[set]
+	names := [2]string{s.V4, s.Nets4}
+	if v6 {
+		names = [2]string{s.V6, s.Nets6}
+	}
+	for _, name := range names {
+		if held := w.tables[0].Sets[name]; held != nil {
+			list, err := w.spansIn(held, nil)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, list)
+		}
+	}
+	return out, nil
 }
 
 // own is whether an address is the host's own.
