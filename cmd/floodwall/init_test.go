@@ -57,7 +57,7 @@ func TestInit(t *testing.T) {
 	for _, line := range []string{
 		"\ndevices: [fw0]\n", "\n  # tcp/22: ", "from: [203.0.113.5]", "\n  - {name: ssh-tcp, port: tcp/22}\n",
 		"\n  - {name: web-tcp, port: tcp/80, syn: protect} #", "\n  - {name: udp-5000, port: udp/5000} # with `udp: protect`,", "udp/5353 is left out",
-		"\n  - {name: wireguard-udp, port: udp/51820} # with `udp: {protect: wireguard}`,", "\n  # - {name: udp-41000, port: udp/41000}\n",
+		"\n  - {name: wireguard-udp, port: udp/51820} # with `udp: protect`,", "\n  # - {name: udp-41000, port: udp/41000}\n",
 		"\n  # udp/41001: udpserver\n  - {name: udp-41001, port: udp/41001} #", "\n  - {name: udp-41002, port: udp/41002} #",
 	} {
 		if !strings.Contains(string(text), line) {
