@@ -34,7 +34,7 @@ func TestNftLists(t *testing.T) {
 	w := subject.NewWire(t)
 	for _, test := range []struct{ name, list, want string }{
 		{"addresses", listLines(100), "listed-v4 hash, listed-v6 hash"},
-		{"a few ranges", "192.0.2.0/31\n192.0.2.5\n192.0.2.8-192.0.2.10\n2001:db8::a\n2001:db8::b", "listed-v4 hash, listed-v6 hash"},
+		{"a few ranges", "192.0.2.0/31\n192.0.2.5\n192.0.2.8-192.0.2.10\n2001:db8::a\n2001:db8::b\n2001:db8::d", "listed-v4 hash, listed-v6 hash"},
 		{"ranges and few addresses", listLines(100, "192.0.2.0/24", "2001:db8:1::/48"), "listed-v4 intervals, listed-v6 intervals"},
 		{"ranges and many addresses", listLines(1200, "192.0.2.0/24", "2001:db8:1::/48"),
 			"listed-nets-v4 intervals, listed-nets-v6 intervals, listed-v4 hash, listed-v6 hash"},
