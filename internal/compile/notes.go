@@ -28,11 +28,7 @@ func ListNotes(p *ir.Program) (notes []string) {
 		if s.Name == "" || s.Fixed() == nil {
 			continue
 		}
-		var addresses uint64
-		for _, r := range s.Static.V4() {
-			addresses += uint64(r.Last-r.First) + 1
-		}
-		if share := addresses * 100 >> 32; share >= largeShare {
+		if share := s.Static.Addresses4() * 100 >> 32; share >= largeShare {
 			notes = append(notes, fmt.Sprintf("set %q has %d%% of all IPv4 addresses: look whether a line of it is shorter than meant", s.Name, share))
 		}
 	}

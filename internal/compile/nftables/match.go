@@ -219,7 +219,8 @@ func (s *setTable) tests(set int, key, rule string, family uint32, not bool) ter
 	if s.program.Sets[set].Dynamic != nil || s.program.Sets[set].Live {
 		return s.lookups(set, key, rule, family)
 	}
-	content := s.content(set)[family]
+	held := s.content(set)[family]
+	content := held.ranges
 	switch {
 	case len(content) == 0:
 		return nil
@@ -229,7 +230,7 @@ func (s *setTable) tests(set int, key, rule string, family uint32, not bool) ter
 		return way("")
 	case s.program.Sets[set].Name == "" && len(content) <= plan.Inline:
 		var words []string
-		for _, r := range divided(content)[0] {
+		for _, r := range held.parts[0] {
 			words = append(words, string(appendRange(nil, r)))
 		}
 		return ownWay("%s%s", key, listText(words))

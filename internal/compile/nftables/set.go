@@ -22,14 +22,21 @@ type setTable struct {
 	contents map[int]setContent
 }
 
-// setContent is what a set that never changes holds of each family, in ascending order; ranges neither overlap nor touch.
-type setContent [2][]netipx.IPRange
+// setContent is what a set that never changes holds of each family.
+type setContent [2]familyContent
+
+// familyContent has ranges in ascending order, which neither overlap nor touch, and the same as the sets of the table hold it (divided).
+type familyContent struct {
+	ranges []netipx.IPRange
+	parts  [2][]netipx.IPRange
+}
 
 // content reads a set that never changes.
 func (s *setTable) content(set int) setContent {
 	c, ok := s.contents[set]
 	if !ok {
-		c = setContent{packet.FamilyIPv4: ranges4(s.program.Sets[set].Static), packet.FamilyIPv6: ranges6(s.program.Sets[set].Static)}
+		v4, v6 := ranges4(s.program.Sets[set].Static), ranges6(s.program.Sets[set].Static)
+		c = setContent{packet.FamilyIPv4: {v4, divided(v4)}, packet.FamilyIPv6: {v6, divided(v6)}}
 		s.contents[set] = c
 	}
 	return c
@@ -77,8 +84,8 @@ func (s *setTable) use(set int, rule string) Set {
 	if out.Dynamic || out.Live {
 		out.V4, out.V6, out.Nets4, out.Nets6 = s.names.add(name+"-v4"), s.names.add(name+"-v6"), s.names.add(name+"-nets-v4"), s.names.add(name+"-nets-v6")
 	} else {
-		out.V4, out.Nets4 = s.partNames(name, "v4", s.content(set)[packet.FamilyIPv4])
-		out.V6, out.Nets6 = s.partNames(name, "v6", s.content(set)[packet.FamilyIPv6])
+		out.V4, out.Nets4 = s.partNames(name, "v4", s.content(set)[packet.FamilyIPv4].parts)
+		out.V6, out.Nets6 = s.partNames(name, "v6", s.content(set)[packet.FamilyIPv6].parts)
 	}
 	s.named[set] = out
 	s.order = append(s.order, set)
@@ -86,8 +93,7 @@ func (s *setTable) use(set int, rule string) Set {
 }
 
 // partNames names the sets for a family of a set that never changes.
-func (s *setTable) partNames(name, family string, content []netipx.IPRange) (first, nets string) {
-	parts := divided(content)
+func (s *setTable) partNames(name, family string, parts [2][]netipx.IPRange) (first, nets string) {
 	if len(parts[0]) > 0 {
 		first = s.names.add(name + "-" + family)
 	}
@@ -105,8 +111,7 @@ const manyAddresses = 1000
 // addresses and some ranges, both.
 func divided(content []netipx.IPRange) (parts [2][]netipx.IPRange) {
 	addresses, ranges := plan.Addresses(content)
-	switch {
-	case len(content) == 1, len(ranges) > 0 && len(addresses) < manyAddresses:
+	if len(content) == 1 || len(ranges) > 0 && len(addresses) < manyAddresses {
 		return [2][]netipx.IPRange{content}
 	}
 	return [2][]netipx.IPRange{addresses, ranges}
@@ -134,7 +139,7 @@ func (s *setTable) write(b *strings.Builder) {
 		for family := range uint32(len(addressTypes)) {
 			parts := [2][]netipx.IPRange{}
 			if !names.Live {
-				parts = divided(s.content(set)[family])
+				parts = s.content(set)[family].parts
 			}
 			for i, name := range names.of(family) {
 				if name != "" {

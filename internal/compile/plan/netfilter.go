@@ -64,30 +64,33 @@ func Addresses(list []netipx.IPRange) (addresses, ranges []netipx.IPRange) {
 	const few = 8
 	written := 0
 	for _, r := range list {
-		written += len(upTo(r, few))
+		written += upTo(r, few)
 	}
 	most := few
 	if written > 2*len(list) {
 		most = 1
 	}
 	for _, r := range list {
-		members := upTo(r, most)
-		if members == nil {
+		n := upTo(r, most)
+		if n == 0 {
 			ranges = append(ranges, r)
 		}
-		addresses = append(addresses, members...)
+		for a := r.From(); n > 0; a, n = a.Next(), n-1 {
+			addresses = append(addresses, netipx.IPRangeFrom(a, a))
+		}
 	}
 	return addresses, ranges
 }
 
-// upTo are the addresses of a range, each as a range, if it has at most so many.
-func upTo(r netipx.IPRange, most int) (out []netipx.IPRange) {
-	for a := r.From(); len(out) < most; a = a.Next() {
-		if out = append(out, netipx.IPRangeFrom(a, a)); a == r.To() {
-			return out
+// upTo is how many addresses a range has, 0 when it has more than so many.
+func upTo(r netipx.IPRange, most int) int {
+	n := 1
+	for a := r.From(); a != r.To(); a = a.Next() {
+		if n++; n > most {
+			return 0
 		}
 	}
-	return nil
+	return n
 }
 
 // MaxBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).

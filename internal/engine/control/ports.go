@@ -23,12 +23,12 @@ func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFil
 func behindVRF(s plan.Stage) bool { return s == plan.StageFilter }
 
 // missed are the rules, checks and the default of a policy that drop packets at certain stages, which know them by the name of a device.
-func missed(m *manifest.Manifest, byName func(plan.Stage) bool) (names []string) {
-	if byName(m.At.Last()) && m.Default != ir.Pass.String() {
+func missed(m *manifest.Manifest, at func(plan.Stage) bool) (names []string) {
+	if at(m.At.Last()) && m.Default != ir.Pass.String() {
 		names = append(names, "default") // first: without it all is open
 	}
 	for _, r := range m.Rules {
-		if (byName(r.Stage) || byName(r.Also)) && r.Verdict != ir.Pass.String() && !r.Observe {
+		if (at(r.Stage) || at(r.Also)) && r.Verdict != ir.Pass.String() && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}
@@ -41,12 +41,12 @@ func missed(m *manifest.Manifest, byName func(plan.Stage) bool) (names []string)
 }
 
 // missedInPlan is missed for a policy that is not applied.
-func missedInPlan(pl *plan.Plan, byName func(plan.Stage) bool) (names []string) {
-	if byName(pl.Default.Last()) && pl.Program.Default != ir.Pass {
+func missedInPlan(pl *plan.Plan, at func(plan.Stage) bool) (names []string) {
+	if at(pl.Default.Last()) && pl.Program.Default != ir.Pass {
 		names = append(names, "default")
 	}
 	for i, place := range pl.Rules {
-		if r := &pl.Program.Rules[i]; byName(place.Last()) && r.Verdict != ir.Pass && !r.Observe {
+		if r := &pl.Program.Rules[i]; at(place.Last()) && r.Verdict != ir.Pass && !r.Observe {
 			names = append(names, r.Name)
 		}
 	}

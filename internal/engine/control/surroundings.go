@@ -24,12 +24,21 @@ func HostNotes(program *ir.Program, devices []string, target plan.Target) (notes
 		return notes
 	}
 	replies := slices.ContainsFunc(program.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule && r.Reply })
-	if others := facts.OtherUplinks(devices); replies && target == plan.TargetXDP && others != nil {
-		list := strings.Join(others, ", ")
-		notes = append(notes, fmt.Sprintf("there is a default route by %s, too, which `devices` leaves out: XDP does not see what leaves there, so an answer to it that comes by %s "+
-			"meets `default: drop`, which it does not on nftables and iptables; add %s to `devices`", list, strings.Join(devices, ", "), list))
+	if replies && target == plan.TargetXDP {
+		notes = append(notes, uplinkNotes(devices)...)
 	}
 	return append(notes, decryptedNotes(devices)...)
+}
+
+// uplinkNotes name the devices outside of a policy by which packets leave whose answers may come by the policy's devices.
+func uplinkNotes(devices []string) []string {
+	others := facts.OtherUplinks(devices)
+	if others == nil {
+		return nil
+	}
+	list := strings.Join(others, ", ")
+	return []string{fmt.Sprintf("there is a default route by %s, too, which `devices` leaves out: XDP does not see what leaves there, so an answer to it that comes by %s "+
+		"meets `default: drop`, which it does not on nftables and iptables; add %s to `devices`", list, strings.Join(devices, ", "), list)}
 }
 
 // decryptedNotes say that what IPsec decrypts by a policy meets the rules, and which rule lets it pass. The kernel refuses packets of these networks
@@ -53,28 +62,25 @@ func (t *transaction) laterNotes() []string {
 	if t.move != nil {
 		return nil
 	}
-	var ours []*datapath.Device
-	if t.now != nil && t.now.Program != nil {
-		ours = t.now.Program.Devices
-	}
-	return laterTexts(t.manifest, ours)
+	return laterTexts(t.manifest, t.now)
 }
 
 // checkLater is laterNotes for a policy that runs: programs come at any time.
 func (s *Status) checkLater(m *manifest.Manifest, g *generation.Generation) {
-	var ours []*datapath.Device
-	if g.Program != nil {
-		ours = g.Program.Devices
-	}
-	for _, text := range laterTexts(m, ours) {
+	for _, text := range laterTexts(m, g) {
 		s.warn("%s", text)
 	}
 }
 
-func laterTexts(m *manifest.Manifest, ours []*datapath.Device) (texts []string) {
+// laterTexts are for a policy, and for what runs, nil when nothing does.
+func laterTexts(m *manifest.Manifest, now *generation.Generation) (texts []string) {
 	i := slices.IndexFunc(m.Rules, func(r manifest.Rule) bool { return r.Name == compile.RepliesRule })
 	if i < 0 {
 		return nil
+	}
+	var ours []*datapath.Device
+	if now != nil && now.Program != nil {
+		ours = now.Program.Devices
 	}
 	inXDP := m.Rules[i].Stage == plan.StageXDP
 	noted, remedy := "conntrack", "`--target xdp` sees the changed addresses where the program is a link of TCX; on any target a rule can let the answers pass"

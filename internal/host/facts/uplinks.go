@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -16,21 +17,9 @@ func OtherUplinks(devices []string) (names []string) {
 	if err != nil {
 		return nil
 	}
-	routed := map[int]bool{}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE) // table 0: all
-		if err != nil {
-			return nil
-		}
-		for _, r := range routes {
-			if r.Type != unix.RTN_UNICAST {
-				continue
-			}
-			routed[r.LinkIndex] = true
-			for _, hop := range r.MultiPath {
-				routed[hop.LinkIndex] = true
-			}
-		}
+	routed, err := Uplinks(true)
+	if err != nil {
+		return nil
 	}
 	filtered := func(index int) bool {
 		return slices.ContainsFunc(links, func(l netlink.Link) bool {
@@ -40,7 +29,7 @@ func OtherUplinks(devices []string) (names []string) {
 	some := false
 	for _, l := range links {
 		switch {
-		case !routed[l.Attrs().Index] || l.Attrs().Flags&unix.IFF_LOOPBACK != 0:
+		case !slices.Contains(routed, l.Attrs().Index) || l.Attrs().Flags&unix.IFF_LOOPBACK != 0:
 		case filtered(l.Attrs().Index):
 			some = true
 		case len(l.Attrs().HardwareAddr) == 6: // tunnels are answered by themselves
@@ -51,6 +40,35 @@ func OtherUplinks(devices []string) (names []string) {
 		return nil
 	}
 	return names
+}
+
+// Uplinks are the indexes of the devices of default routes, each once: of those of the main table, or of all tables.
+func Uplinks(tables bool) (indexes []int, err error) {
+	mask := uint64(netlink.RT_FILTER_DST) // no destination: the default
+	if tables {
+		mask |= netlink.RT_FILTER_TABLE // 0: all
+	}
+	add := func(index int) {
+		if index != 0 && !slices.Contains(indexes, index) {
+			indexes = append(indexes, index)
+		}
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteListFiltered(family, &netlink.Route{}, mask)
+		if err != nil {
+			return nil, fmt.Errorf("listing routes: %w", err)
+		}
+		for _, r := range routes {
+			if r.Type != unix.RTN_UNICAST { // such as unreachable, by the loopback device
+				continue
+			}
+			add(r.LinkIndex)
+			for _, hop := range r.MultiPath {
+				add(hop.LinkIndex)
+			}
+		}
+	}
+	return indexes, nil
 }
 
 // Decrypted are the networks from which packets come that IPsec decrypts by a policy, sorted. They come once more, by the device that has

@@ -95,21 +95,13 @@ const query = time.Second
 
 // uplinks are the devices of the default routes.
 func uplinks() (names []string, err error) {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_DST) // no destination: the default
-		if err != nil {
-			return nil, fmt.Errorf("listing routes: %w", err)
-		}
-		for _, r := range routes {
-			indices := []int{r.LinkIndex}
-			for _, hop := range r.MultiPath {
-				indices = append(indices, hop.LinkIndex)
-			}
-			for _, index := range indices {
-				if link, err := netlink.LinkByIndex(index); err == nil && link.Attrs().Name != "lo" && !slices.Contains(names, link.Attrs().Name) {
-					names = append(names, link.Attrs().Name)
-				}
-			}
+	indexes, err := facts.Uplinks(false)
+	if err != nil {
+		return nil, err
+	}
+	for _, index := range indexes {
+		if link, err := netlink.LinkByIndex(index); err == nil && link.Attrs().Name != "lo" {
+			names = append(names, link.Attrs().Name)
 		}
 	}
 	return names, nil

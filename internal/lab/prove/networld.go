@@ -47,12 +47,11 @@ func newNetWorld(p *ir.Program, x *nftables.Ruleset, devices []string, tables []
 		spans: map[spansKey][]span{},
 	}
 	for i, s := range x.Sets {
-		const all, nets = "addresses", "prefixes"
 		if !s.Live && !s.Dynamic {
 			continue
 		}
-		w.sets[s.V4], w.sets[s.V6] = setUse{i, all}, setUse{i, all}
-		w.sets[s.Nets4], w.sets[s.Nets6] = setUse{i, nets}, setUse{i, nets}
+		w.sets[s.V4], w.sets[s.V6] = setUse{i, "addresses"}, setUse{i, "addresses"}
+		w.sets[s.Nets4], w.sets[s.Nets6] = setUse{i, "prefixes"}, setUse{i, "prefixes"}
 	}
 	for i, names := range x.Limits {
 		w.limits[names[0]], w.limits[names[1]] = i, i

@@ -16,17 +16,21 @@ func (*MostError) Hint() string {
 // No author of a list means that: lists of many countries have less. Lines that are each narrow enough may have them together, as 0.0.0.0/1 and 128.0.0.0/1. Of IPv6 little is
 // given to networks, so lists of bogons have more than half of it.
 func (s *Set) NotMost() error {
-	var v4 uint64
-	for _, r := range s.v4 {
-		v4 += uint64(r.Last-r.First) + 1
-	}
 	switch {
-	case v4 > 3<<30:
+	case s.Addresses4() > 3<<30:
 		return &MostError{"it has more than three quarters of all IPv4 addresses"}
 	case s.Covers(globalUnicast6):
 		return &MostError{"it has all IPv6 addresses of the Internet"}
 	}
 	return nil
+}
+
+// Addresses4 is how many IPv4 addresses are in the set.
+func (s *Set) Addresses4() (n uint64) {
+	for _, r := range s.v4 {
+		n += uint64(r.Last-r.First) + 1
+	}
+	return n
 }
 
 // globalUnicast6 is 2000::/3, from which the IANA gives addresses to networks.
